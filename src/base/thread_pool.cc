@@ -1,0 +1,61 @@
+#include "src/base/thread_pool.h"
+
+#include <pthreadpool.h>
+
+#include <algorithm>
+
+#include "src/base/fp_environment.h"
+#include "src/base/status.h"
+
+namespace sluice {
+
+ThreadPool::Impl::~Impl() { pthreadpool_destroy(pool_); }
+
+ThreadPool::ThreadPool(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+ThreadPool::ThreadPool(ThreadPool&&) noexcept = default;
+ThreadPool& ThreadPool::operator=(ThreadPool&&) noexcept = default;
+ThreadPool::~ThreadPool() = default;
+
+Expected<ThreadPool> ThreadPool::Create(size_t threads) {
+  constexpr size_t kMaxThreads = 1024;
+  if (threads > kMaxThreads) {
+    return Fail(ErrorCode::kInvalidArgument, "{} threads: at most {} are supported", threads,
+                kMaxThreads);
+  }
+  pthreadpool* pool = pthreadpool_create(threads == 0 ? DefaultThreads() : threads);
+  if (pool == nullptr) return Fail(ErrorCode::kIo, "cannot create a pool of {} threads", threads);
+  return ThreadPool(std::make_unique<Impl>(pool));
+}
+
+size_t ThreadPool::threads() const { return pthreadpool_get_threads_count(impl_->get()); }
+
+namespace internal {
+namespace {
+
+struct Range {
+  TaskFn task;
+  void* context;
+};
+
+void RunRange(Range* range, size_t begin, size_t count) {
+  const FpEnvironment environment;
+  range->task(range->context, begin, begin + count);
+}
+
+}  // namespace
+
+void ParallelForImpl(const ThreadPool* pool, size_t n, size_t grain, TaskFn task, void* context) {
+  Range range = {task, context};
+  if (pool == nullptr || n <= grain) {
+    for (size_t begin = 0; begin < n; begin += grain) {
+      RunRange(&range, begin, std::min(grain, n - begin));
+    }
+    return;
+  }
+  pthreadpool_parallelize_1d_tile_1d(pool->impl()->get(),
+                                     reinterpret_cast<pthreadpool_task_1d_tile_1d_t>(RunRange),
+                                     &range, n, grain, /*flags=*/0);
+}
+
+}  // namespace internal
+}  // namespace sluice
