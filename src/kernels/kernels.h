@@ -1,0 +1,135 @@
+// The kernels: what every instruction set implements, as plain functions on plain memory.
+//
+// A block is computed from five operations. Their results are fixed by the numerics contract, bit
+// for bit, for every target with FMA; src/kernels/reference.h says the same in scalar code.
+//
+//   quantize_blocks, quantize_row   activations to int8, half to even
+//   dot                             up to four strips of 16 rows times a few tokens
+//   combine                         act(gate) ⊙ up
+//   finish                          bias, NaN, residual, store
+#ifndef SLUICE_SRC_KERNELS_KERNELS_H_
+#define SLUICE_SRC_KERNELS_KERNELS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "sluice/cpu.h"
+#include "sluice/format.h"
+#include "sluice/matrix_view.h"
+#include "src/format/layout.h"
+#include "src/format/pack.h"
+
+namespace sluice {
+
+// An amax below this quantizes to zeros with scale 0: 127 / amax would overflow, and no model means
+// anything by such values.
+inline constexpr float kMinAmax = 0x1p-100f;
+
+// Every NaN that a block stores.
+inline constexpr uint32_t kCanonicalNan = 0x7FC00000u;
+
+// Token rows as the dot kernels read them. A view into scratch memory; rows are 64-byte aligned.
+// For values: q = round_half_even(x · (127 / amax)), scale = amax / 127, over 32 values (kBlock) or
+// the whole row (kRow).
+struct ActivationRows {
+  ActivationFormat format = ActivationFormat::kFloat;
+  size_t cols = 0;
+
+  // Unquantized rows, for float weights; may be unaligned.
+  const float* floats = nullptr;
+  size_t float_stride = 0;
+
+  // Quantized rows. Zero from cols up to the next multiple of 128.
+  int8_t* values = nullptr;
+  size_t value_stride = 0;
+  float* scales = nullptr;  // [blocks of 32] (kBlock) or [1] (kRow)
+  size_t scale_stride = 0;
+  // −8 · (sum of each block of 32 values): the value at which a sum over nibbles 0…15 starts so
+  // that it ends as the sum over −8…7. 16 times it serves int8 weights offset by 128.
+  int32_t* offsets = nullptr;
+  int32_t* total_offset = nullptr;  // [tokens]: the sum of a row's offsets; kRow only
+  size_t offset_stride = 0;
+};
+
+// Columns that quantized rows are zero-padded to: the largest weight block.
+inline constexpr size_t kMaxBlock = 128;
+
+// The strips that one dot call multiplies: of one matrix, or of gate and up side by side, which are
+// then four streams of memory. All have the same layout.
+inline constexpr size_t kMaxStrips = 4;
+struct DotArgs {
+  PackedLayout layout;
+  size_t num_strips = 0;  // 1 … kMaxStrips
+  const std::byte* weights[kMaxStrips] = {};
+  const std::byte* scales[kMaxStrips] = {};
+  const ActivationRows* x = nullptr;
+  size_t first_token = 0;
+  size_t tokens = 0;
+  float* out = nullptr;   // [tokens, num_strips·16], aligned to 64 bytes
+  size_t out_stride = 0;  // floats, a multiple of 16
+};
+
+// act(gate + gate_bias) ⊙ (up + up_bias), or act(up + up_bias) when gate is null.
+struct CombineArgs {
+  Activation activation = Activation::kSilu;
+  const float* gate = nullptr;
+  const float* up = nullptr;
+  const float* gate_bias = nullptr;  // null: none
+  const float* up_bias = nullptr;
+  float* out = nullptr;
+  size_t n = 0;  // any; reads and writes no further
+};
+
+// y = row + bias, NaN made canonical; or y = y + (row + bias).
+struct FinishArgs {
+  const float* row = nullptr;
+  const float* bias = nullptr;  // null: none
+  float* y = nullptr;
+  size_t n = 0;
+  bool add_to_residual = false;
+  bool poisoned = false;  // the token's x or hidden vector was not finite: the row is NaN
+};
+
+struct Kernels {
+  std::string_view target;
+  // Computes with fused multiply-add, so that the contract's equality holds.
+  bool exact = false;
+
+  // Quantizes n values as ceil(n / 32) blocks; a last partial block is padded with zeros. Returns
+  // whether all values are finite (if not, what is written means nothing).
+  bool (*quantize_blocks)(const float* x, size_t n, int8_t* values, float* scales,
+                          int32_t* offsets);
+  // The same with one scale for all n values.
+  bool (*quantize_row)(const float* x, size_t n, int8_t* values, float* scale, int32_t* offsets,
+                       int32_t* total_offset);
+  void (*dot)(const DotArgs& args);
+  // Returns whether all of out is finite.
+  bool (*combine)(const CombineArgs& args);
+  void (*finish)(const FinishArgs& args);
+};
+
+// Every kernel set compiled into this library, best first, and whether this CPU may run it.
+struct RegisteredKernels {
+  const Kernels* kernels = nullptr;
+  bool available = false;
+  std::string reason;
+  // The dot kernel is made for batches; single tokens are better served by the next target.
+  bool batch_only = false;
+};
+std::span<const RegisteredKernels> AllKernels();
+
+// The kernels that a block with a matrix in `format` uses.
+struct KernelPair {
+  const Kernels* decode = nullptr;  // fewer than kBatchTokens tokens
+  const Kernels* batch = nullptr;
+};
+inline constexpr size_t kBatchTokens = 8;
+// `target`: a name, or empty for the best. Errors: an unknown name (all are listed), an unavailable
+// one (with the reason).
+Expected<KernelPair> FindKernels(std::string_view target, WeightFormat format);
+
+}  // namespace sluice
+
+#endif  // SLUICE_SRC_KERNELS_KERNELS_H_
