@@ -15,17 +15,16 @@ endforeach()
 if(NOT objects)
   return()
 endif()
-add_library(sluice STATIC ${objects})
-add_library(sluice::sluice ALIAS sluice)
-set_target_properties(sluice PROPERTIES LINKER_LANGUAGE CXX)
-target_compile_features(sluice INTERFACE cxx_std_23)
+add_library(sluice_all STATIC ${objects}) # `sluice` is the command
+set_target_properties(sluice_all PROPERTIES OUTPUT_NAME sluice EXPORT_NAME sluice LINKER_LANGUAGE CXX)
+target_compile_features(sluice_all INTERFACE cxx_std_23)
 target_include_directories(
-  sluice INTERFACE "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
+  sluice_all INTERFACE "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
                    "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
-target_link_libraries(sluice PRIVATE hwy::hwy XNNPACK::XNNPACK pthreadpool::pthreadpool
-                                     Threads::Threads)
+target_link_libraries(sluice_all PRIVATE hwy::hwy XNNPACK::XNNPACK pthreadpool::pthreadpool
+                                         Threads::Threads)
 
-install(TARGETS sluice EXPORT sluiceTargets ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+install(TARGETS sluice_all EXPORT sluiceTargets ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/sluice"
         DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
         FILES_MATCHING PATTERN "*.h")

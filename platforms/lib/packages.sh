@@ -1,0 +1,52 @@
+# The package lists of platforms/packages, and which of them are installed.
+
+# The lists that the command at hand needs.
+package_sets() {
+  echo base
+  if [[ -n $arch ]]; then echo "$arch"; fi
+  if [[ $command == train ]]; then echo train; fi
+}
+
+# packages_of SET: its packages, without comments.
+packages_of() { sed -e 's/#.*//' -e 's/[[:space:]]//g' -e '/^$/d' "$top/platforms/packages/$1.txt"; }
+
+# The foreign architecture that a list's packages belong to, if any.
+foreign_architecture_of() {
+  case $1 in arm64 | armhf) echo "$1" ;; esac
+}
+
+fingerprint_of() { packages_of "$1" | LC_ALL=C sort | sha256sum | cut -c 1-16; }
+
+# missing_packages SET...: those not installed on this very system.
+missing_packages() {
+  local set package
+  local -A installed=()
+  while read -r package status; do
+    [[ $status == installed ]] && installed[$package]=1
+  done < <(dpkg-query -W -f '${Package}:${Architecture} ${db:Status-Status}\n' 2>/dev/null)
+  local native
+  native=$(dpkg --print-architecture)
+  for set in "$@"; do
+    while read -r package; do
+      if [[ $package == *:* ]]; then
+        [[ -n ${installed[$package]:-} ]] || echo "$package"
+      else
+        [[ -n ${installed[$package:$native]:-}${installed[$package:all]:-} ]] || echo "$package"
+      fi
+    done < <(packages_of "$set")
+  done
+}
+
+# Why a package download or installation failed, judged by its log: one sentence.
+explain_failure() {
+  local log=$1
+  if grep -qiE 'no space left on device|not enough free space|enough free space' "$log"; then
+    echo "no space is left on the disk"
+  elif grep -qiE 'temporary failure resolving|could not resolve|could not connect|unable to connect|connection (timed out|refused|failed)|network is unreachable|failed to fetch' "$log"; then
+    echo "the Debian mirror cannot be reached; is there a network? (SLUICE_MIRROR names another mirror)"
+  elif grep -qiE 'unable to locate package|has no installation candidate' "$log"; then
+    grep -iE 'unable to locate package|has no installation candidate' "$log" | head -n 1
+  else
+    grep -vE '^[[:space:]]*$' "$log" | grep -iE '^(E|dpkg):|error' | tail -n 1 | cut -c 1-200 || true
+  fi
+}
