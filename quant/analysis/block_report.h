@@ -1,0 +1,96 @@
+// The error of quantized blocks against FP32: the data behind every form of the report.
+#ifndef SLUICE_QUANT_ANALYSIS_BLOCK_REPORT_H_
+#define SLUICE_QUANT_ANALYSIS_BLOCK_REPORT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "quant/analysis/calibration.h"
+#include "quant/checkpoint/checkpoint.h"
+#include "sluice/cpu.h"
+#include "sluice/error.h"
+#include "sluice/format.h"
+#include "sluice/model.h"
+
+namespace sluice {
+
+// Field names and meanings are those of the JSON report, schema "sluice.report/1". What is not
+// finite (the SQNR of an exact result) stays so here and becomes null in JSON.
+struct MatrixReport {
+  WeightFormat format;
+  WeightFormat requested;
+  size_t rows = 0;  // out
+  size_t cols = 0;  // in
+  double bits_per_weight = 0;
+  double weight_relative_rmse = 0;
+  double weight_max_abs_error = 0;
+  uint64_t zero_blocks = 0;
+};
+
+struct OutputReport {
+  double relative_l2 = 0;
+  double sqnr_db = 0;
+  double cosine_mean = 0;
+  double cosine_min = 0;
+  double max_abs_error = 0;
+  size_t worst_token = 0;  // the token with the largest relative L2 error
+};
+
+// relative_l2 of the block in which only that one thing is quantized.
+struct Attribution {
+  PerMatrix<std::optional<double>> matrices;  // gate is empty in an ungated block
+  double input_activations = 0;
+  double hidden_activations = 0;
+  double all = 0;
+};
+
+struct LayerReport {
+  size_t layer = 0;
+  size_t tokens = 0;
+  ActivationFormat input_activations = ActivationFormat::kFloat;
+  ActivationFormat hidden_activations = ActivationFormat::kFloat;
+  PerMatrix<std::optional<MatrixReport>> matrices;
+  OutputReport output;
+  Attribution attribution;
+};
+
+struct ReportTotals {
+  double bits_per_weight = 0;
+  uint64_t ffn_bytes = 0;
+  double relative_l2_mean = 0;
+  double relative_l2_max = 0;
+};
+
+struct ModelReport {
+  std::string model;               // path of the checkpoint
+  std::string file;                // path of the packed file
+  std::string calibration_source;  // a path, or "random"
+  size_t calibration_tokens = 0;
+  std::string cpu;
+  std::string backend;  // name and instruction sets
+  std::vector<LayerReport> layers;
+  ReportTotals totals;
+  std::vector<std::string> warnings;
+};
+
+struct ReportOptions {
+  std::string backend = "highway";
+  ThreadPool* pool = nullptr;
+  // Called after each layer with (layers done, layers in all).
+  std::function<void(size_t, size_t)> progress;
+};
+
+// Compares each block of `model` with the checkpoint's, on the calibration inputs of its layer: y
+// in double from the unquantized weights, ŷ from Ffn::Forward. One layer is in memory at a time.
+// Errors: shapes or activations that differ, a layer that the checkpoint lacks, calibration of the
+// wrong width.
+Expected<ModelReport> BuildReport(const Checkpoint& checkpoint, const Model& model,
+                                  const Calibration& calibration, const ReportOptions& options);
+
+}  // namespace sluice
+
+#endif  // SLUICE_QUANT_ANALYSIS_BLOCK_REPORT_H_
