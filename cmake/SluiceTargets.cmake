@@ -24,7 +24,7 @@ function(sluice_test name)
     set(arg_TIMEOUT 300)
   endif()
   add_executable(${name} ${arg_SOURCES})
-  target_link_libraries(${name} PRIVATE ${arg_LIBS} GTest::gmock GTest::gtest_main)
+  target_link_libraries(${name} PRIVATE ${arg_LIBS} sluice_test_support GTest::gmock GTest::gtest_main)
   target_compile_definitions(
     ${name} PRIVATE SLUICE_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
                     SLUICE_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
