@@ -28,7 +28,10 @@ struct SafetensorsEntry {
 };
 
 // A mapped file whose header has been checked against its size: every entry's bytes lie inside the
-// file, match shape × dtype, do not overlap, leave no hole.
+// file, match shape × dtype, do not overlap, leave no hole, and there is at least one. An entry of
+// a dtype that this library does not know is kept, its shape unchecked: a checkpoint may hold
+// tensors that nobody here reads. Names and metadata are valid UTF-8. Nothing but the header is
+// read.
 class SafetensorsFile {
  public:
   static Expected<SafetensorsFile> Open(const std::string& path);
@@ -54,18 +57,52 @@ struct SafetensorsTensor {
   std::vector<uint64_t> shape;
 };
 
-// Bytes of one element; 0 for a dtype this library does not know.
+// Bits and bytes of one element; 0 for a dtype this library does not know. A dtype narrower than a
+// byte (F4, F6_E2M3, F6_E3M2) has bits, but 0 bytes.
+size_t DtypeBits(std::string_view dtype);
 size_t DtypeBytes(std::string_view dtype);
+
+// Shape × dtype in bytes. Errors: an unknown dtype, an overflow, a part of a byte.
+Expected<uint64_t> TensorBytes(std::string_view dtype, std::span<const uint64_t> shape);
+
+// "[2, 3]": a shape as error messages show it.
+std::string ShapeText(std::span<const uint64_t> shape);
+
+// The 8-byte length and the JSON header, padded with spaces so that both together are a multiple of
+// 64 bytes and the first tensor is aligned. Tensors lie in the given order, without gaps. Errors: a
+// name twice, a size that is unknown or overflows, a header beyond kMaxSafetensorsHeader.
+Expected<std::string> SafetensorsHeader(const std::vector<SafetensorsTensor>& tensors,
+                                        const std::map<std::string, std::string>& metadata);
+
+// Writes a file tensor by tensor; it appears under its name only in Finish.
+class SafetensorsWriter {
+ public:
+  static Expected<SafetensorsWriter> Create(
+      const std::string& path, std::vector<SafetensorsTensor> tensors,
+      const std::map<std::string, std::string>& metadata = {});
+
+  // The next tensor, in the order of Create. Its size must be that of its shape.
+  Status Add(std::span<const std::byte> bytes);
+  // Replaces the metadata by one whose header is equally long: values that are known only when all
+  // tensors have been seen, such as checksums of fixed width.
+  Status ReplaceMetadata(const std::map<std::string, std::string>& metadata);
+  // Errors if a tensor is missing.
+  Status Finish();
+
+ private:
+  SafetensorsWriter(std::string path, std::vector<SafetensorsTensor> tensors, AtomicFile file,
+                    size_t header_bytes);
+  std::string path_;
+  std::vector<SafetensorsTensor> tensors_;
+  AtomicFile file_;
+  size_t header_bytes_ = 0;
+  size_t next_ = 0;
+};
 
 // A whole file in one call, for a few tensors in memory; tensors and data in the same order.
 Status WriteSafetensors(const std::string& path, const std::vector<SafetensorsTensor>& tensors,
                         const std::vector<std::span<const std::byte>>& data,
                         const std::map<std::string, std::string>& metadata = {});
-
-// The 8-byte length and the JSON header, padded with spaces so that both together are a multiple of
-// 64 bytes and the first tensor is aligned.
-std::string SafetensorsHeader(const std::vector<SafetensorsTensor>& tensors,
-                              const std::map<std::string, std::string>& metadata);
 
 }  // namespace sluice
 
