@@ -35,14 +35,17 @@ install_on_host() {
   fi
   local log
   log=$(mktemp "${TMPDIR:-/tmp}/sluice-apt.XXXXXX")
-  with_progress "$log" "installing by apt-get: $*" apt_install_as_root "$@" ||
-    die "apt-get failed: $(explain_failure "$log") (log: $log)"
+  with_progress "$log" "installing by apt-get: $*" apt_install_as_root "$@" || {
+    explain_failure "$log" || true
+    die "apt-get failed: $failure"
+  }
   rm -f "$log"
 }
 
 apt_install_as_root() {
   local apt=(as_root env DEBIAN_FRONTEND=noninteractive apt-get "${apt_options[@]}")
-  "${apt[@]}" update && "${apt[@]}" install --no-install-recommends "$@"
+  "${apt[@]}" update || true # what it has may do; installing decides
+  "${apt[@]}" install --no-install-recommends "$@"
 }
 
 # The host installs everything itself.

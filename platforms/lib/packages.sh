@@ -37,16 +37,21 @@ missing_packages() {
   done
 }
 
-# Why a package download or installation failed, judged by its log: one sentence.
+# Why a package download or installation failed, judged by its log: one sentence in $failure. Returns 1
+# if the cause lies outside the root, so that making the root anew would not help.
 explain_failure() {
   local log=$1
-  if grep -qiE 'no space left on device|not enough free space|enough free space' "$log"; then
-    echo "no space is left on the disk"
-  elif grep -qiE 'temporary failure resolving|could not resolve|could not connect|unable to connect|connection (timed out|refused|failed)|network is unreachable|failed to fetch' "$log"; then
-    echo "the Debian mirror cannot be reached; is there a network? (SLUICE_MIRROR names another mirror)"
+  if grep -qiE 'no space left on device|enough free space' "$log"; then
+    failure="no space is left on the disk"
   elif grep -qiE 'unable to locate package|has no installation candidate' "$log"; then
-    grep -iE 'unable to locate package|has no installation candidate' "$log" | head -n 1
+    failure=$(grep -iE 'unable to locate package|has no installation candidate' "$log" | head -n 1)
+  elif grep -qiE 'temporary failure resolving|could not resolve|(could not|unable to) connect|connection (timed out|refused|failed)|network is unreachable|failed to fetch' "$log"; then
+    failure="the Debian mirror cannot be reached or is incomplete (is there a network? SLUICE_MIRROR names another mirror)"
   else
-    grep -vE '^[[:space:]]*$' "$log" | grep -iE '^(E|dpkg):|error' | tail -n 1 | cut -c 1-200 || true
+    failure=$(grep -E '^(E|dpkg):|[Ee]rror' "$log" | tail -n 1 | cut -c 1-200)
+    failure="${failure:-no reason was given} (log: $log)"
+    return 0
   fi
+  failure="$failure (log: $log)"
+  return 1
 }

@@ -46,10 +46,10 @@ prepare_root() {
     [[ ! -e $left ]] || remove_root "$left" # what an interrupted run left
   done
   if root_is_whole; then
-    add_to_root || {
-      say "adding packages failed ($failure); making the root anew"
+    if ! add_to_root; then
+      say "adding packages failed: $failure; making it anew"
       make_root
-    }
+    fi
   else
     make_root
   fi
@@ -103,10 +103,12 @@ make_root() {
   with_progress "$log" "making a private Debian 13 in $root_dir (once; a minute or two)" \
     in_namespace mmdebstrap --mode=root --variant=minbase --components=main \
     --architectures="$(machine_architecture)" --skip=cleanup/apt/lists \
-    --aptopt='Acquire::Retries "3"' \
+    --aptopt='Acquire::Retries "3"' --aptopt='Acquire::Languages "none"' \
     --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/doc/*' \
-    --include="$include" "$release" "$new" "${mirror[@]}" ||
-    die "making a private Debian 13 failed: $(explain_failure "$log") (log: $log)"
+    --include="$include" "$release" "$new" "${mirror[@]}" || {
+    explain_failure "$log" || true
+    die "making a private Debian 13 failed: $failure"
+  }
   # Mount points for what enter_root brings in from outside.
   touch "$new/etc/resolv.conf" "$new/etc/hosts" "$new/etc/pip.conf"
   mkdir -p "$(root_stamps "$new")"
@@ -119,7 +121,7 @@ make_root() {
   fi
 }
 
-# Adds the lists that are stale. On failure returns 1 with the reason in $failure.
+# Adds the lists that are stale. Returns 1 if the root is to blame, with the reason in $failure.
 add_to_root() {
   local sets set foreign log=$cache_dir/debian13.log
   mapfile -t sets < <(stale_sets)
@@ -135,8 +137,8 @@ add_to_root() {
   cp -L /etc/resolv.conf "$root_dir/etc/resolv.conf"
   if ! with_progress "$log" "adding the packages for ${sets[*]} to $root_dir" \
     in_namespace bash -c "$add_script" add "$root_dir" "${foreigns[*]}" "${packages[@]}"; then
-    failure="$(explain_failure "$log") (log: $log)"
-    return 1
+    ! explain_failure "$log" || return 1
+    die "installing packages into $root_dir failed: $failure"
   fi
   for set in "${sets[@]}"; do
     fingerprint_of "$set" >"$(root_stamps "$root_dir")/$set"
@@ -154,7 +156,7 @@ export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sb
 apt=(chroot "$root" apt-get -q -y -o Acquire::Retries=3 -o APT::Sandbox::User=root)
 chroot "$root" dpkg --configure -a # in case an earlier run was cut short
 for foreign in $foreigns; do chroot "$root" dpkg --add-architecture "$foreign"; done
-"${apt[@]}" update
+"${apt[@]}" update || true # what it has may do; installing decides
 "${apt[@]}" install --no-install-recommends "$@"
 "${apt[@]}" clean
 '
