@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "src/base/status.h"
 
@@ -31,6 +32,9 @@ Expected<MappedFile> MappedFile::Open(const std::string& path) {
   if (!S_ISREG(st.st_mode))
     return close_and_fail(ErrorCode::kInvalidArgument, "not a regular file");
   if (st.st_size == 0) return close_and_fail(ErrorCode::kCorrupt, "the file is empty");
+  if (!std::in_range<size_t>(st.st_size)) {
+    return close_and_fail(ErrorCode::kUnsupported, "too large for this machine's address space");
+  }
   MappedFile file;
   file.path_ = path;
   file.size_ = static_cast<size_t>(st.st_size);

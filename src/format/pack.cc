@@ -5,6 +5,8 @@
 #include <cassert>
 #include <cmath>
 #include <cstring>
+#include <format>
+#include <optional>
 
 #include "src/base/half.h"
 #include "src/base/status.h"
@@ -173,43 +175,126 @@ QuantizedMatrix Unpack(const PackedMatrixView& packed) {
   return matrix;
 }
 
-Status CheckValues(const PackedMatrixView& packed) {
+namespace {
+
+// The integer or float at row r, column k of a strip, as a message shows it, if no quantizer writes
+// it there.
+std::optional<std::string> BadWeight(const std::byte* strip, WeightType type, size_t r, size_t k,
+                                     bool padding) {
+  if (type == WeightType::kInt8 || type == WeightType::kInt4) {
+    const int value = LoadInteger(strip, type, r, k);
+    if (padding ? value == 0 : value >= MinInteger(type)) return std::nullopt;
+    return std::to_string(value);
+  }
+  const float value = LoadFloat(strip, type, r, k);
+  if (padding ? std::bit_cast<uint32_t>(value) == 0 : std::isfinite(value)) return std::nullopt;
+  return std::format("{}", value);
+}
+
+// Rows [row_begin, row_end) and columns [col_begin, col_end) of the padded matrix, one by one.
+Status CheckWeightRange(const PackedMatrixView& packed, size_t row_begin, size_t row_end,
+                        size_t col_begin, size_t col_end) {
   const PackedLayout& layout = packed.layout;
-  const WeightType type = layout.format.type;
-  for (size_t row = 0; row < layout.padded_rows(); ++row) {
-    const size_t r = row % kStripRows;
+  for (size_t row = row_begin; row < row_end; ++row) {
     const std::byte* strip = packed.strip_weights(row / kStripRows);
-    for (size_t k = 0; k < layout.padded_cols(); ++k) {
+    for (size_t k = col_begin; k < col_end; ++k) {
       const bool padding = row >= layout.rows || k >= layout.cols;
-      if (layout.format.quantized()) {
-        const int value = LoadInteger(strip, type, r, k);
-        if (value < MinInteger(type) || (padding && value != 0)) {
-          return Fail(ErrorCode::kCorrupt, "{} at row {}, column {} is {}, expected {}",
-                      padding ? "padding" : "the integer", row, k, value,
-                      padding ? "0" : ">= " + std::to_string(MinInteger(type)));
-        }
-      } else {
-        const float value = LoadFloat(strip, type, r, k);
-        if (!std::isfinite(value) || (padding && std::bit_cast<uint32_t>(value) != 0)) {
-          return Fail(ErrorCode::kCorrupt, "{} at row {}, column {} is {}",
-                      padding ? "padding" : "the weight", row, k, value);
-        }
+      const auto bad = BadWeight(strip, layout.format.type, row % kStripRows, k, padding);
+      if (!bad) continue;
+      if (padding) {
+        return Fail(ErrorCode::kCorrupt, "padding at row {}, column {} is {}, expected 0", row, k,
+                    *bad);
       }
-    }
-    for (size_t b = 0; layout.format.quantized() && b < layout.blocks(); ++b) {
-      const float scale = LoadScale(packed.strip_scales(row / kStripRows), layout, r, b);
-      if (!std::isfinite(scale) || (row >= layout.rows && scale != 0.0f)) {
-        return Fail(ErrorCode::kCorrupt, "the scale of row {}, block {} is {}", row, b, scale);
-      }
-    }
-    if (packed.bias != nullptr) {
-      const float bias = packed.bias[row];
-      if (!std::isfinite(bias) || (row >= layout.rows && bias != 0.0f)) {
-        return Fail(ErrorCode::kCorrupt, "the bias of row {} is {}", row, bias);
-      }
+      return Fail(ErrorCode::kCorrupt, "the weight at row {}, column {} is {}, expected {}", row, k,
+                  *bad,
+                  layout.format.quantized() ? std::format(">= {}", MinInteger(layout.format.type))
+                                            : "a finite number");
     }
   }
   return {};
+}
+
+// Whether a plane of floats has an infinity or a NaN: all exponent bits set.
+template <class Word>
+bool HasNonFinite(const std::byte* plane, size_t bytes, Word exponent) {
+  bool found = false;
+  for (size_t i = 0; i < bytes; i += sizeof(Word)) {
+    Word word;
+    std::memcpy(&word, plane + i, sizeof(word));
+    found |= (word & exponent) == exponent;
+  }
+  return found;
+}
+
+// Whether a strip may hold a value out of range, seen without taking it apart.
+bool SuspectStrip(const std::byte* strip, size_t bytes, WeightType type) {
+  switch (type) {
+    case WeightType::kInt8:
+      return std::memchr(strip, 0x80, bytes) != nullptr;
+    case WeightType::kInt4:
+      return false;  // every nibble is a value
+    case WeightType::kF32:
+      return HasNonFinite<uint32_t>(strip, bytes, 0x7F800000u);
+    case WeightType::kBf16:
+      return HasNonFinite<uint16_t>(strip, bytes, 0x7F80u);
+  }
+  return true;
+}
+
+}  // namespace
+
+Status CheckWeights(const PackedMatrixView& packed) {
+  const PackedLayout& layout = packed.layout;
+  for (size_t strip = 0; strip < layout.strips(); ++strip) {
+    const size_t begin = strip * kStripRows;
+    const size_t end = begin + kStripRows;
+    if (SuspectStrip(packed.strip_weights(strip), layout.strip_weight_bytes(),
+                     layout.format.type)) {
+      SLUICE_TRY(CheckWeightRange(packed, begin, end, 0, layout.padded_cols()));
+    }
+    SLUICE_TRY(CheckWeightRange(packed, begin, end, layout.cols, layout.padded_cols()));
+  }
+  return CheckWeightRange(packed, layout.rows, layout.padded_rows(), 0, layout.padded_cols());
+}
+
+Status CheckScales(const PackedMatrixView& packed) {
+  const PackedLayout& layout = packed.layout;
+  if (!layout.format.quantized()) return {};
+  for (size_t row = 0; row < layout.padded_rows(); ++row) {
+    for (size_t b = 0; b < layout.blocks(); ++b) {
+      const float scale =
+          LoadScale(packed.strip_scales(row / kStripRows), layout, row % kStripRows, b);
+      if (!std::isfinite(scale) || (row >= layout.rows && std::bit_cast<uint32_t>(scale) != 0)) {
+        return Fail(ErrorCode::kCorrupt, "the scale of row {}, block {} is {}, expected {}", row, b,
+                    scale, row < layout.rows ? "a finite number" : "0 in padding");
+      }
+    }
+  }
+  for (size_t i = layout.strips() * layout.strip_scale_bytes(); i < layout.scale_bytes(); ++i) {
+    if (packed.scales[i] != std::byte{0}) {
+      return Fail(ErrorCode::kCorrupt, "padding at byte {} is {}, expected 0", i,
+                  std::to_integer<int>(packed.scales[i]));
+    }
+  }
+  return {};
+}
+
+Status CheckBias(const PackedMatrixView& packed) {
+  const PackedLayout& layout = packed.layout;
+  for (size_t row = 0; packed.bias != nullptr && row < layout.padded_rows(); ++row) {
+    const float bias = packed.bias[row];
+    if (!std::isfinite(bias) || (row >= layout.rows && std::bit_cast<uint32_t>(bias) != 0)) {
+      return Fail(ErrorCode::kCorrupt, "the bias of row {} is {}, expected {}", row, bias,
+                  row < layout.rows ? "a finite number" : "0 in padding");
+    }
+  }
+  return {};
+}
+
+Status CheckValues(const PackedMatrixView& packed) {
+  SLUICE_TRY(CheckWeights(packed));
+  SLUICE_TRY(CheckScales(packed));
+  return CheckBias(packed);
 }
 
 namespace {

@@ -48,8 +48,12 @@ Expected<PackedMatrix> Pack(const QuantizedMatrix& matrix, std::span<const float
 // The inverse of Pack: padding is dropped.
 QuantizedMatrix Unpack(const PackedMatrixView& packed);
 
-// Checks what a kernel cannot: that integers are in range (no −128), scales finite, padding zero.
-// The error says where; the caller adds file and tensor.
+// Check what a kernel cannot: that integers are in range (no −128), floats finite, padding zero.
+// One plane each, or all three. The error says where; the caller adds file and tensor. Every byte
+// is read, at the speed of memory.
+Status CheckWeights(const PackedMatrixView& packed);
+Status CheckScales(const PackedMatrixView& packed);
+Status CheckBias(const PackedMatrixView& packed);
 Status CheckValues(const PackedMatrixView& packed);
 
 // One block as the backends take it. Matrices are [out, in]: gate and up [d_ff, d_model], down
