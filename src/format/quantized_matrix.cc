@@ -8,12 +8,28 @@
 
 namespace sluice {
 
+void EncodeWeights(std::span<const float> weights, float scale, WeightType type,
+                   std::span<int8_t> integers) {
+  assert(integers.size() == weights.size());
+  if (scale == 0.0f) {
+    std::ranges::fill(integers, int8_t{0});
+    return;
+  }
+  // In double, so that the quotient neither overflows nor is rounded across a tie. Adding
+  // 1.5 · 2^52 leaves no fraction bits, where std::nearbyint would be a library call per weight.
+  constexpr double kMagic = 0x1.8p52;
+  const double lowest = MinInteger(type);
+  const double highest = MaxInteger(type);
+  std::ranges::transform(weights, integers.begin(), [=, s = static_cast<double>(scale)](float w) {
+    const double q = std::clamp(static_cast<double>(w) / s, lowest, highest);
+    return static_cast<int8_t>(static_cast<int>((q + kMagic) - kMagic));
+  });
+}
+
 int8_t EncodeWeight(float weight, float scale, WeightType type) {
-  if (scale == 0.0f) return 0;
-  // In double, so that a subnormal scale cannot overflow the quotient before it is clamped.
-  const double q = std::nearbyint(static_cast<double>(weight) / static_cast<double>(scale));
-  return static_cast<int8_t>(
-      std::clamp(q, static_cast<double>(MinInteger(type)), static_cast<double>(MaxInteger(type))));
+  int8_t integer = 0;
+  EncodeWeights({&weight, 1}, scale, type, {&integer, 1});
+  return integer;
 }
 
 float StoredScale(float scale, WeightFormat format) {

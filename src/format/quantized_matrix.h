@@ -36,6 +36,9 @@ constexpr int MinInteger(WeightType type) { return type == WeightType::kInt8 ? -
 
 // The integer nearest to weight / scale, ties to even, within the format's range; 0 for scale 0.
 int8_t EncodeWeight(float weight, float scale, WeightType type);
+// The same for many weights under one scale; `integers` has their number.
+void EncodeWeights(std::span<const float> weights, float scale, WeightType type,
+                   std::span<int8_t> integers);
 
 // Rounds a scale to what the format stores: bf16 in blocked formats, f32 otherwise.
 float StoredScale(float scale, WeightFormat format);
