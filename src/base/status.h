@@ -3,6 +3,7 @@
 #define SLUICE_SRC_BASE_STATUS_H_
 
 #include <format>
+#include <string_view>
 #include <utility>
 
 #include "sluice/error.h"
@@ -14,6 +15,11 @@ template <class... Args>
 [[nodiscard]] std::unexpected<Error> Fail(ErrorCode code, std::format_string<Args...> format,
                                           Args&&... args) {
   return std::unexpected(Error{code, std::format(format, std::forward<Args>(args)...)});
+}
+
+// The same error, said of `subject`: a file, or a tensor in it.
+[[nodiscard]] inline std::unexpected<Error> FailIn(std::string_view subject, const Error& error) {
+  return Fail(error.code, "{}: {}", subject, error.message);
 }
 
 }  // namespace sluice

@@ -151,9 +151,7 @@ Expected<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
   SLUICE_ASSIGN(const std::string_view text, HeaderText(result.file_));
   const std::span<const std::byte> data = result.file_.bytes().subspan(kLengthBytes + text.size());
   Expected<SafetensorsHeaderContent> content = ReadHeader(text, data.size());
-  if (!content) {
-    return Fail(content.error().code, "{}: {}", path, content.error().message);
-  }
+  if (!content) return FailIn(path, content.error());
   result.metadata_ = std::move(content->metadata);
   result.entries_.reserve(content->entries.size());
   for (SafetensorsHeaderEntry& entry : content->entries) {

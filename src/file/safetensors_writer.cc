@@ -77,7 +77,7 @@ Expected<SafetensorsWriter> SafetensorsWriter::Create(
     const std::string& path, std::vector<SafetensorsTensor> tensors,
     const std::map<std::string, std::string>& metadata) {
   const Expected<std::string> header = SafetensorsHeader(tensors, metadata);
-  if (!header) return Fail(header.error().code, "{}: {}", path, header.error().message);
+  if (!header) return FailIn(path, header.error());
   SLUICE_ASSIGN(AtomicFile file, AtomicFile::Create(path));
   SLUICE_TRY(file.Write(*header));
   return SafetensorsWriter(path, std::move(tensors), std::move(file), header->size());

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "src/base/quote.h"
 #include "src/base/status.h"
 
 namespace sluice {
@@ -19,7 +20,7 @@ auto Lookup(const Table& table, std::string_view what, std::string_view name)
     if (!known.empty()) known += ", ";
     known += key;
   }
-  return Fail(ErrorCode::kInvalidArgument, "unknown {} \"{}\"; known: {}", what, name, known);
+  return Fail(ErrorCode::kInvalidArgument, "unknown {} {}; known: {}", what, Quote(name), known);
 }
 
 template <class Table, class Value>
