@@ -1,5 +1,5 @@
 # What `cmake --install` puts down: libsluice.a, the public headers, a CMake package, a pkg-config
-# file. (The command is installed by quant/cli.)
+# file. The top-level file adds the command.
 include_guard(GLOBAL)
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)

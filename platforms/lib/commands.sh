@@ -30,16 +30,49 @@ command_test() {
 
 command_sluice() {
   build sluice
-  local emulator=()
-  case $arch in
-    arm64) emulator=(qemu-aarch64 -L / -cpu "${cpu:-max}") ;;
-    armhf) emulator=(qemu-arm -L / -cpu "${cpu:-max}") ;;
-  esac
+  local emulator
+  read -ra emulator <<<"$(emulator_words)"
   exec "${emulator[@]}" "$(build_dir)/bin/sluice" "${arguments[@]}"
+}
+
+# What has to precede a program of another architecture.
+emulator_words() {
+  case $arch in
+    arm64) echo "qemu-aarch64 -L / -cpu ${cpu:-max}" ;;
+    armhf) echo "qemu-arm -L / -cpu ${cpu:-max}" ;;
+  esac
 }
 
 command_shell() {
   if ((${#arguments[@]})); then exec "${arguments[@]}"; fi
   say "Debian $(cat /etc/debian_version) with everything to build sluice; leave with exit"
   exec bash
+}
+
+# All of it, even if one part finds something.
+command_lint() {
+  local failed=()
+  with_build_lock ensure_configured || die "configuring failed"
+  run_forwarding python3 "$top/platforms/lint.py" "$(build_dir)" "${arguments[@]}" ||
+    failed+=(clang-tidy)
+  python3 "$top/tests/tools/check_layers.py" || failed+=(layers)
+  python3 "$top/tests/tools/check_names.py" || failed+=(names)
+  (cd "$top" && shellcheck -x -a platforms/run platforms/*.sh platforms/lib/add_packages.sh .ci/run \
+    tests/*/*.sh) || failed+=(shellcheck)
+  ((${#failed[@]} == 0)) || die "lint found something: ${failed[*]}"
+}
+
+command_bench() {
+  build
+  local programs=() program
+  for program in "$(build_dir)"/bench/*_bench; do
+    [[ ! -x $program ]] || programs+=("$program")
+  done
+  ((${#programs[@]})) || die "no benchmark was built"
+  local emulator=()
+  read -ra emulator <<<"$(emulator_words)"
+  for program in "${programs[@]}"; do
+    say "${program##*/}"
+    run_forwarding "${emulator[@]}" "$program" "${arguments[@]}"
+  done
 }

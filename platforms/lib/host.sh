@@ -4,12 +4,14 @@
 host_is_debian_13() {
   [[ -r /etc/os-release ]] || return 1
   local id version
-  id=$(. /etc/os-release && echo "${ID:-}")
-  version=$(. /etc/os-release && echo "${VERSION_ID:-}")
+  id=$(os_release ID)
+  version=$(os_release VERSION_ID)
   case $id in debian | raspbian) ;; *) return 1 ;; esac
   # Testing and unstable have no number.
   [[ -z $version ]] || ((${version%%.*} >= 13))
 }
+
+os_release() { sed -n "s/^$1=//p" /etc/os-release | tr -d '"'; }
 
 # For every call of apt-get: no questions, patience with a poor network and with another apt-get.
 apt_options=(-q -y -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300)

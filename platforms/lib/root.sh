@@ -70,13 +70,15 @@ ensure_bwrap_works() {
 }
 
 ensure_namespace_works() {
-  local user message
+  local user file message
   user=$(id -un)
   if ((EUID)); then
     unshare --help | grep -q -- --map-auto ||
       die "making a private Debian 13 as a plain user needs util-linux 2.38 or later; run this once as root with the same XDG_CACHE_HOME"
-    grep -qsE "^($user|$EUID):" /etc/subuid && grep -qsE "^($user|$EUID):" /etc/subgid ||
-      die "$user has no subordinate ids; run: sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $user"
+    for file in /etc/subuid /etc/subgid; do
+      grep -qsE "^($user|$EUID):" "$file" ||
+        die "$user has no subordinate ids in $file; run: sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $user"
+    done
   fi
   message=$(in_namespace true 2>&1) ||
     die "unshare may not make namespaces on this system: ${message##*unshare: }"
@@ -136,7 +138,8 @@ add_to_root() {
   done
   cp -L /etc/resolv.conf "$root_dir/etc/resolv.conf"
   if ! with_progress "$log" "adding the packages for ${sets[*]} to $root_dir" \
-    in_namespace bash -c "$add_script" add "$root_dir" "${foreigns[*]}" "${packages[@]}"; then
+    in_namespace bash "$top/platforms/lib/add_packages.sh" \
+    "$root_dir" "${foreigns[*]}" "${packages[@]}"; then
     ! explain_failure "$log" || return 1
     die "installing packages into $root_dir failed: $failure"
   fi
@@ -144,19 +147,3 @@ add_to_root() {
     fingerprint_of "$set" >"$(root_stamps "$root_dir")/$set"
   done
 }
-
-# Runs in the namespace: ROOT "FOREIGN ARCHITECTURES" PACKAGE...
-add_script='
-set -e
-root=$1 foreigns=$2
-shift 2
-mount --rbind /dev "$root/dev"
-mount --rbind /proc "$root/proc"
-export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin
-apt=(chroot "$root" apt-get -q -y -o Acquire::Retries=3 -o APT::Sandbox::User=root)
-chroot "$root" dpkg --configure -a # in case an earlier run was cut short
-for foreign in $foreigns; do chroot "$root" dpkg --add-architecture "$foreign"; done
-"${apt[@]}" update || true # what it has may do; installing decides
-"${apt[@]}" install --no-install-recommends "$@"
-"${apt[@]}" clean
-'
