@@ -105,6 +105,8 @@ struct Kernels {
   // The same with one scale for all n values.
   bool (*quantize_row)(const float* x, size_t n, int8_t* values, float* scale, int32_t* offsets,
                        int32_t* total_offset);
+  // Whether all n values are finite: for vectors that stay unquantized.
+  bool (*all_finite)(const float* x, size_t n);
   void (*dot)(const DotArgs& args);
   // Returns whether all of out is finite.
   bool (*combine)(const CombineArgs& args);

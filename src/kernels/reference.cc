@@ -230,6 +230,8 @@ bool QuantizeRow(const float* x, size_t n, int8_t* values, float* scale, int32_t
   return finite;
 }
 
+bool AllFinite(const float* x, size_t n) { return std::all_of(x, x + n, IsFinite); }
+
 void Dot(const DotArgs& args) {
   for (size_t t = 0; t < args.tokens; ++t) {
     for (size_t strip = 0; strip < args.num_strips; ++strip) {
@@ -269,7 +271,7 @@ void Finish(const FinishArgs& args) {
 }
 
 const Kernels& ReferenceKernels() {
-  static constexpr Kernels kernels = {"SCALAR", true, QuantizeBlocks, QuantizeRow, Dot, Combine, Finish};
+  static constexpr Kernels kernels = {"SCALAR", true, QuantizeBlocks, QuantizeRow, AllFinite, Dot, Combine, Finish};
   return kernels;
 }
 

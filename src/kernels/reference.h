@@ -14,6 +14,7 @@ float Activate(Activation activation, float x);
 bool QuantizeBlocks(const float* x, size_t n, int8_t* values, float* scales, int32_t* offsets);
 bool QuantizeRow(const float* x, size_t n, int8_t* values, float* scale, int32_t* offsets,
                  int32_t* total_offset);
+bool AllFinite(const float* x, size_t n);
 void Dot(const DotArgs& args);
 bool Combine(const CombineArgs& args);
 void Finish(const FinishArgs& args);

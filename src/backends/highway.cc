@@ -1,0 +1,303 @@
+#include "src/backends/highway.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <format>
+
+#include "src/base/status.h"
+#include "src/base/thread_pool.h"
+#include "src/kernels/kernels.h"
+#include "src/kernels/reference.h"
+
+namespace sluice {
+namespace {
+
+// Tokens whose dot products are held at once, per thread: 16 KiB, which stays in L1. A multiple of
+// every register tile's height but 6, whose remainder of 4 costs 1 %.
+constexpr size_t kChunkTokens = 64;
+// Rows of the hidden vector that one piece of work makes: one activation block, two strips of gate
+// and two of up.
+constexpr size_t kUnitRows = kActivationBlock;
+constexpr size_t kUnitStrips = kUnitRows / kStripRows;
+static_assert(2 * kUnitStrips <= kMaxStrips);
+// Pieces per thread, so that a thread that was held up does not hold up the others.
+constexpr size_t kPiecesPerThread = 4;
+
+// Deals out scratch memory; with a null base it only counts.
+class Carver {
+ public:
+  explicit Carver(std::byte* base) : base_(base) {}
+  template <class T>
+  T* Take(size_t count) {
+    std::byte* p = base_ == nullptr ? nullptr : base_ + used_;
+    used_ += RoundUp(count * sizeof(T), kAlignment);
+    return reinterpret_cast<T*>(p);
+  }
+  size_t used() const { return used_; }
+
+ private:
+  std::byte* base_;
+  size_t used_ = 0;
+};
+
+// What a pass keeps in scratch.
+struct Scratch {
+  ActivationRows x;
+  ActivationRows hidden;
+  float* hidden_floats = nullptr;  // before they are quantized by row, or for float weights
+  uint32_t* poisoned = nullptr;    // [tokens], nonzero: the token's result is NaN
+  size_t bytes = 0;
+};
+
+ActivationRows CarveRows(Carver& carver, ActivationFormat format, size_t tokens, size_t cols) {
+  ActivationRows rows;
+  rows.format = format;
+  rows.cols = cols;
+  if (format == ActivationFormat::kFloat) return rows;
+  rows.value_stride = RoundUp(cols, kMaxBlock);
+  rows.offset_stride = rows.value_stride / kActivationBlock;
+  rows.scale_stride = format == ActivationFormat::kRow ? 1 : rows.offset_stride;
+  rows.values = carver.Take<int8_t>(tokens * rows.value_stride);
+  rows.scales = carver.Take<float>(tokens * rows.scale_stride);
+  rows.offsets = carver.Take<int32_t>(tokens * rows.offset_stride);
+  rows.total_offset = carver.Take<int32_t>(tokens);
+  return rows;
+}
+
+// Zeros between the last block that holds values and the row's end.
+void ZeroTail(const ActivationRows& rows, size_t token) {
+  const size_t blocks = DivCeil(rows.cols, kActivationBlock);
+  const size_t used = blocks * kActivationBlock;
+  std::memset(rows.values + token * rows.value_stride + used, 0, rows.value_stride - used);
+  std::memset(rows.offsets + token * rows.offset_stride + blocks, 0,
+              (rows.offset_stride - blocks) * sizeof(int32_t));
+}
+
+// Both passes of a block over one kernel set for few tokens and one for many. The sets agree bit for
+// bit; so do all ways of cutting the work.
+class KernelRunner final : public BlockRunner {
+ public:
+  KernelRunner(const BlockView& block, KernelPair kernels, const ThreadPool* pool,
+               std::string_view name)
+      : block_(block), kernels_(kernels), pool_(pool), name_(name) {}
+
+  size_t MaxPassTokens() const override { return 256; }
+
+  size_t ScratchBytes(size_t tokens) const override { return Carve(tokens, nullptr).bytes; }
+
+  void GateUp(const Pass& pass) const override {
+    Scratch scratch = Carve(pass.x.rows, pass.scratch.data());
+    const Kernels& kernels = KernelsFor(pass.x.rows);
+    scratch.x.floats = pass.x.data;
+    scratch.x.float_stride = pass.x.stride;
+    ParallelFor(pool_, pass.x.rows, TokenGrain(pass.x.rows), [&](size_t begin, size_t end) {
+      for (size_t t = begin; t < end; ++t) {
+        scratch.poisoned[t] = !PrepareRow(kernels, scratch.x, pass.x.data + t * pass.x.stride, t);
+      }
+    });
+    const size_t units = DivCeil(block_.d_ff, kUnitRows);
+    ParallelFor(pool_, units, Grain(units), [&](size_t begin, size_t end) {
+      for (size_t unit = begin; unit < end; ++unit) HiddenUnit(kernels, scratch, unit, pass.x.rows);
+    });
+    if (block_.hidden != ActivationFormat::kRow) return;
+    ParallelFor(pool_, pass.x.rows, TokenGrain(pass.x.rows), [&](size_t begin, size_t end) {
+      for (size_t t = begin; t < end; ++t) {
+        PrepareRow(kernels, scratch.hidden, scratch.hidden_floats + t * HiddenStride(), t);
+      }
+    });
+  }
+
+  void Down(const Pass& pass) const override {
+    const Scratch scratch = Carve(pass.x.rows, pass.scratch.data());
+    const Kernels& kernels = KernelsFor(pass.x.rows);
+    const size_t strips = block_.matrices[Matrix::kDown].layout.strips();
+    ParallelFor(pool_, strips, Grain(strips), [&](size_t begin, size_t end) {
+      for (size_t strip = begin; strip < end; strip += kMaxStrips) {
+        DownStrips(kernels, scratch, pass, strip, std::min(kMaxStrips, end - strip));
+      }
+    });
+  }
+
+  std::string Describe() const override {
+    const std::string targets =
+        kernels_.decode == kernels_.batch
+            ? std::string(kernels_.decode->target)
+            : std::format("{}, {} from {} tokens", kernels_.decode->target, kernels_.batch->target,
+                          kBatchTokens);
+    return std::format("{} ({}), activations {}/{}", name_, targets, Name(block_.input),
+                       Name(block_.hidden));
+  }
+
+ private:
+  const Kernels& KernelsFor(size_t tokens) const {
+    return tokens < kBatchTokens ? *kernels_.decode : *kernels_.batch;
+  }
+  size_t Grain(size_t pieces) const {
+    return std::max<size_t>(1, pieces / (ThreadCount(pool_) * kPiecesPerThread));
+  }
+  // A few rows are quantized sooner than another thread is woken.
+  size_t TokenGrain(size_t tokens) const {
+    return std::max<size_t>(4, DivCeil(tokens, ThreadCount(pool_)));
+  }
+  size_t HiddenStride() const { return RoundUp(block_.d_ff, kUnitRows); }
+
+  Scratch Carve(size_t tokens, std::byte* base) const {
+    Carver carver(base);
+    Scratch scratch;
+    scratch.poisoned = carver.Take<uint32_t>(tokens);
+    scratch.x = CarveRows(carver, block_.input, tokens, block_.d_model);
+    scratch.hidden = CarveRows(carver, block_.hidden, tokens, block_.d_ff);
+    if (block_.hidden != ActivationFormat::kBlock) {
+      scratch.hidden_floats = carver.Take<float>(tokens * HiddenStride());
+      scratch.hidden.floats = scratch.hidden_floats;
+      scratch.hidden.float_stride = HiddenStride();
+    }
+    scratch.bytes = carver.used();
+    return scratch;
+  }
+
+  // Quantizes a whole token row as `rows` wants it; returns whether it is finite.
+  static bool PrepareRow(const Kernels& kernels, const ActivationRows& rows, const float* x, size_t t) {
+    if (rows.format == ActivationFormat::kFloat) return kernels.all_finite(x, rows.cols);
+    ZeroTail(rows, t);
+    int8_t* values = rows.values + t * rows.value_stride;
+    float* scales = rows.scales + t * rows.scale_stride;
+    int32_t* offsets = rows.offsets + t * rows.offset_stride;
+    if (rows.format == ActivationFormat::kBlock) {
+      return kernels.quantize_blocks(x, rows.cols, values, scales, offsets);
+    }
+    return kernels.quantize_row(x, rows.cols, values, scales, offsets, rows.total_offset + t);
+  }
+
+  // Dot products of gate and up for `count` tokens: gate in columns 0…, up right after. One call
+  // when their formats agree, so that four strips stream side by side.
+  void DotGateUp(const Kernels& kernels, const Scratch& scratch, size_t strip, size_t strips,
+                 size_t first_token, size_t count, float* out) const {
+    DotArgs args;
+    args.x = &scratch.x;
+    args.first_token = first_token;
+    args.tokens = count;
+    args.out_stride = kMaxStrips * kStripRows;
+    args.out = out;
+    const PackedMatrixView* previous = nullptr;
+    for (const Matrix m : {Matrix::kGate, Matrix::kUp}) {
+      if (m == Matrix::kGate && !block_.gated) continue;
+      const PackedMatrixView& matrix = block_.matrices[m];
+      if (previous != nullptr && !(previous->layout == matrix.layout)) {
+        kernels.dot(args);
+        args.out += args.num_strips * kStripRows;
+        args.num_strips = 0;
+      }
+      AddStrips(args, matrix, strip, strips);
+      previous = &matrix;
+    }
+    kernels.dot(args);
+  }
+
+  static void AddStrips(DotArgs& args, const PackedMatrixView& matrix, size_t strip, size_t strips) {
+    args.layout = matrix.layout;
+    for (size_t s = strip; s < strip + strips; ++s, ++args.num_strips) {
+      args.weights[args.num_strips] = matrix.strip_weights(s);
+      args.scales[args.num_strips] = matrix.strip_scales(s);
+    }
+  }
+
+  // 32 rows of the hidden vector for all tokens, in the form that down takes.
+  void HiddenUnit(const Kernels& kernels, const Scratch& scratch, size_t unit, size_t tokens) const {
+    alignas(kAlignment) float dots[kChunkTokens * kMaxStrips * kStripRows];
+    const size_t row = unit * kUnitRows;
+    const size_t strip = unit * kUnitStrips;
+    const size_t strips =
+        std::min(kUnitStrips, block_.matrices[Matrix::kUp].layout.strips() - strip);
+    for (size_t first = 0; first < tokens; first += kChunkTokens) {
+      const size_t count = std::min(kChunkTokens, tokens - first);
+      DotGateUp(kernels, scratch, strip, strips, first, count, dots);
+      for (size_t t = 0; t < count; ++t) {
+        CombineUnit(kernels, scratch, row, strips, first + t, dots + t * kMaxStrips * kStripRows);
+      }
+    }
+  }
+
+  void CombineUnit(const Kernels& kernels, const Scratch& scratch, size_t row, size_t strips,
+                   size_t token, const float* dots) const {
+    alignas(kAlignment) float h[kUnitRows];
+    const auto bias = [&](Matrix m) {
+      const float* b = block_.matrices[m].bias;
+      return b == nullptr ? nullptr : b + row;
+    };
+    const bool quantize_now = block_.hidden == ActivationFormat::kBlock;
+    CombineArgs args;
+    args.activation = block_.activation;
+    args.gate = block_.gated ? dots : nullptr;
+    args.gate_bias = block_.gated ? bias(Matrix::kGate) : nullptr;
+    args.up = block_.gated ? dots + strips * kStripRows : dots;
+    args.up_bias = bias(Matrix::kUp);
+    args.out = quantize_now ? h : scratch.hidden_floats + token * HiddenStride() + row;
+    args.n = std::min(kUnitRows, block_.d_ff - row);
+    if (!kernels.combine(args)) {
+      // Several threads may find the same token; all write the same.
+      std::atomic_ref(scratch.poisoned[token]).store(1, std::memory_order_relaxed);
+    }
+    if (!quantize_now) return;
+    const ActivationRows& rows = scratch.hidden;
+    kernels.quantize_blocks(h, args.n, rows.values + token * rows.value_stride + row,
+                            rows.scales + token * rows.scale_stride + row / kUnitRows,
+                            rows.offsets + token * rows.offset_stride + row / kUnitRows);
+    if (row + kUnitRows >= block_.d_ff) ZeroTail(rows, token);
+  }
+
+  void DownStrips(const Kernels& kernels, const Scratch& scratch, const Pass& pass, size_t strip,
+                  size_t strips) const {
+    alignas(kAlignment) float dots[kChunkTokens * kMaxStrips * kStripRows];
+    const PackedMatrixView& down = block_.matrices[Matrix::kDown];
+    const size_t row = strip * kStripRows;
+    DotArgs args;
+    args.x = &scratch.hidden;
+    args.out = dots;
+    args.out_stride = kMaxStrips * kStripRows;
+    AddStrips(args, down, strip, strips);
+    FinishArgs finish;
+    finish.bias = down.bias == nullptr ? nullptr : down.bias + row;
+    finish.n = std::min(strips * kStripRows, block_.d_model - row);
+    finish.add_to_residual = pass.add_to_residual;
+    for (size_t first = 0; first < pass.x.rows; first += kChunkTokens) {
+      args.first_token = first;
+      args.tokens = std::min(kChunkTokens, pass.x.rows - first);
+      kernels.dot(args);
+      for (size_t t = 0; t < args.tokens; ++t) {
+        finish.row = dots + t * args.out_stride;
+        finish.y = pass.y.data + (first + t) * pass.y.stride + row;
+        finish.poisoned = scratch.poisoned[first + t] != 0;
+        kernels.finish(finish);
+      }
+    }
+  }
+
+  BlockView block_;
+  KernelPair kernels_;
+  const ThreadPool* pool_;
+  std::string_view name_;
+};
+
+}  // namespace
+
+Expected<std::unique_ptr<BlockRunner>> CreateHighwayRunner(const BlockView& block,
+                                                           const RunnerOptions& options) {
+  SLUICE_ASSIGN(const KernelPair kernels,
+                FindKernels(options.target, block.matrices[Matrix::kUp].layout.format));
+  return std::make_unique<KernelRunner>(block, kernels, options.pool, "highway");
+}
+
+Expected<std::unique_ptr<BlockRunner>> CreateReferenceRunner(const BlockView& block,
+                                                             const RunnerOptions& options) {
+  if (!options.target.empty()) {
+    return Fail(ErrorCode::kInvalidArgument, "the reference backend is scalar: it has no target {}",
+                options.target);
+  }
+  const Kernels& kernels = reference::ReferenceKernels();
+  return std::make_unique<KernelRunner>(block, KernelPair{&kernels, &kernels}, options.pool,
+                                        "reference");
+}
+
+}  // namespace sluice

@@ -1,0 +1,115 @@
+#include "sluice/ffn.h"
+
+#include <algorithm>
+#include <format>
+
+#include "src/backends/backend.h"
+#include "src/base/fp_environment.h"
+#include "src/base/status.h"
+#include "src/ffn/ffn_impl.h"
+
+namespace sluice {
+
+class Ffn::Impl {
+ public:
+  Impl(const BlockView& block_view, std::unique_ptr<BlockRunner> block_runner)
+      : block(block_view), runner(std::move(block_runner)) {}
+  const BlockView block;
+  const std::unique_ptr<BlockRunner> runner;
+};
+
+// Scratch for one pass; longer calls reuse it pass by pass.
+class Workspace::Impl {
+ public:
+  size_t max_tokens = 0;
+  const Ffn::Impl* owner = nullptr;
+  AlignedBuffer scratch;
+};
+
+Workspace::Workspace(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Workspace::Workspace(Workspace&&) noexcept = default;
+Workspace& Workspace::operator=(Workspace&&) noexcept = default;
+Workspace::~Workspace() = default;
+size_t Workspace::max_tokens() const { return impl_->max_tokens; }
+size_t Workspace::bytes() const { return impl_->scratch.size(); }
+
+Ffn::Ffn(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Ffn::Ffn(Ffn&&) noexcept = default;
+Ffn& Ffn::operator=(Ffn&&) noexcept = default;
+Ffn::~Ffn() = default;
+size_t Ffn::d_model() const { return impl_->block.d_model; }
+size_t Ffn::d_ff() const { return impl_->block.d_ff; }
+std::string Ffn::Describe() const { return impl_->runner->Describe(); }
+
+Expected<Ffn> CreateFfn(const BlockView& block, const FfnOptions& options) {
+  SLUICE_TRY(CheckBlock(block));
+  SLUICE_ASSIGN(const Backend* backend, FindBackend(options.backend));
+  SLUICE_ASSIGN(std::unique_ptr<BlockRunner> runner,
+                backend->create(block, {options.target, options.pool}));
+  return Ffn(std::make_unique<Ffn::Impl>(block, std::move(runner)));
+}
+
+Expected<Workspace> Ffn::Plan(size_t max_tokens) const {
+  auto impl = std::make_unique<Workspace::Impl>();
+  impl->max_tokens = max_tokens;
+  impl->owner = impl_.get();
+  const size_t pass_tokens = std::min(max_tokens, impl_->runner->MaxPassTokens());
+  SLUICE_ASSIGN(impl->scratch, AlignedBuffer::Create(impl_->runner->ScratchBytes(pass_tokens)));
+  return Workspace(std::move(impl));
+}
+
+namespace {
+
+Status CheckView(std::string_view name, size_t cols, size_t stride, const void* data, size_t rows,
+                 size_t d_model) {
+  if (cols != d_model) {
+    return Fail(ErrorCode::kInvalidArgument, "{} has {} columns, the block's d_model is {}", name,
+                cols, d_model);
+  }
+  if (stride < cols) {
+    return Fail(ErrorCode::kInvalidArgument, "{} has a stride of {}, less than its {} columns", name,
+                stride, cols);
+  }
+  if (data == nullptr && rows != 0) {
+    return Fail(ErrorCode::kInvalidArgument, "{} is null but has {} rows", name, rows);
+  }
+  return {};
+}
+
+}  // namespace
+
+Status Ffn::Forward(MatrixView<const float> x, MatrixView<float> y, Workspace& workspace,
+                    Output output) const {
+  SLUICE_TRY(CheckView("x", x.cols, x.stride, x.data, x.rows, d_model()));
+  SLUICE_TRY(CheckView("y", y.cols, y.stride, y.data, y.rows, d_model()));
+  if (x.rows != y.rows) {
+    return Fail(ErrorCode::kInvalidArgument, "x has {} tokens, y {}", x.rows, y.rows);
+  }
+  if (workspace.impl_ == nullptr || workspace.impl_->owner != impl_.get()) {
+    return Fail(ErrorCode::kInvalidArgument, "the workspace was planned for another block");
+  }
+  if (x.rows > workspace.max_tokens()) {
+    return Fail(ErrorCode::kInvalidArgument, "x has {} tokens, the workspace was planned for {}",
+                x.rows, workspace.max_tokens());
+  }
+  const FpEnvironment environment;
+  const size_t pass_tokens = impl_->runner->MaxPassTokens();
+  for (size_t first = 0; first < x.rows; first += pass_tokens) {
+    const size_t count = std::min(pass_tokens, x.rows - first);
+    const Pass pass = {x.Rows(first, count), y.Rows(first, count),
+                       output == Output::kAddToResidual, workspace.impl_->scratch.span()};
+    impl_->runner->GateUp(pass);
+    impl_->runner->Down(pass);
+  }
+  return {};
+}
+
+std::vector<BackendInfo> Backends() {
+  std::vector<BackendInfo> backends;
+  for (const Backend& backend : AllBackends()) {
+    backends.push_back({backend.name, std::string(backend.description)});
+  }
+  return backends;
+}
+
+}  // namespace sluice

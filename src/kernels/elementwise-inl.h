@@ -1,0 +1,105 @@
+// What happens to the results of the dot products: act(gate) ⊙ up, and the store.
+#ifndef SLUICE_SRC_KERNELS_ELEMENTWISE_INL_H_
+#define SLUICE_SRC_KERNELS_ELEMENTWISE_INL_H_
+
+#include <bit>
+
+#include "src/kernels/activation-inl.h"
+#include "src/kernels/kernels.h"
+#include "src/kernels/target-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+SLUICE_PUSH_EXTENSION
+namespace sluice::HWY_NAMESPACE::SLUICE_VARIANT {
+
+// Calls body(i, lanes) over [0, n) for whole vectors, then once for what is left.
+template <class D, class Body>
+HWY_INLINE void ForEachVector(D d, size_t n, const Body& body) {
+  const size_t lanes = hn::Lanes(d);
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) body(i, lanes);
+  if (i < n) body(i, n - i);
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> LoadUpTo(D d, const float* p, size_t lanes) {
+  return lanes == hn::Lanes(d) ? hn::LoadU(d, p) : hn::LoadN(d, p, lanes);
+}
+
+template <class D>
+HWY_INLINE void StoreUpTo(D d, hn::Vec<D> v, float* p, size_t lanes) {
+  if (lanes == hn::Lanes(d)) {
+    hn::StoreU(v, d, p);
+  } else {
+    hn::StoreN(v, d, p, lanes);
+  }
+}
+
+template <class Fn>
+bool CombineWith(const CombineArgs& args) {
+  const hn::ScalableTag<float> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  using V = hn::Vec<decltype(d)>;
+  const auto biased = [&](const float* row, const float* bias, size_t i, size_t lanes) HWY_ATTR {
+    const V v = LoadUpTo(d, row + i, lanes);
+    return bias == nullptr ? v : hn::Add(v, LoadUpTo(d, bias + i, lanes));
+  };
+  // The largest magnitude as an integer: NaN and ∞ order above every finite value.
+  auto max_bits = hn::Zero(di);
+  ForEachVector(d, args.n, [&](size_t i, size_t lanes) HWY_ATTR {
+    const V up = biased(args.up, args.up_bias, i, lanes);
+    V h;
+    if (args.gate == nullptr) {
+      h = Activate<Fn>(d, up);
+    } else {
+      h = hn::Mul(Activate<Fn>(d, biased(args.gate, args.gate_bias, i, lanes)), up);
+    }
+    StoreUpTo(d, h, args.out + i, lanes);
+    // Lanes beyond the end were loaded as 0 and hold act(0), which is finite.
+    max_bits = hn::Max(max_bits, hn::BitCast(di, hn::Abs(h)));
+  });
+  return hn::ReduceMax(di, max_bits) < 0x7F800000;
+}
+
+inline bool Combine(const CombineArgs& args) {
+  switch (args.activation) {
+    case Activation::kRelu:
+      return CombineWith<ReluFn>(args);
+    case Activation::kRelu2:
+      return CombineWith<Relu2Fn>(args);
+    case Activation::kGelu:
+      return CombineWith<GeluFn>(args);
+    case Activation::kGeluTanh:
+      return CombineWith<GeluTanhFn>(args);
+    case Activation::kSilu:
+      return CombineWith<SiluFn>(args);
+    case Activation::kSigmoid:
+      return CombineWith<SigmoidFn>(args);
+    case Activation::kIdentity:
+      return CombineWith<IdentityFn>(args);
+  }
+  return false;
+}
+
+inline void Finish(const FinishArgs& args) {
+  const hn::ScalableTag<float> d;
+  const hn::RebindToUnsigned<decltype(d)> du;
+  const auto nan = hn::BitCast(d, hn::Set(du, kCanonicalNan));
+  if (args.poisoned) {
+    ForEachVector(d, args.n,
+                  [&](size_t i, size_t lanes) HWY_ATTR { StoreUpTo(d, nan, args.y + i, lanes); });
+    return;
+  }
+  ForEachVector(d, args.n, [&](size_t i, size_t lanes) HWY_ATTR {
+    auto v = LoadUpTo(d, args.row + i, lanes);
+    if (args.bias != nullptr) v = hn::Add(v, LoadUpTo(d, args.bias + i, lanes));
+    if (args.add_to_residual) v = hn::Add(LoadUpTo(d, args.y + i, lanes), v);
+    StoreUpTo(d, hn::IfThenElse(hn::IsNaN(v), nan, v), args.y + i, lanes);
+  });
+}
+
+}  // namespace sluice::HWY_NAMESPACE::SLUICE_VARIANT
+SLUICE_POP_EXTENSION
+HWY_AFTER_NAMESPACE();
+
+#endif  // SLUICE_SRC_KERNELS_ELEMENTWISE_INL_H_

@@ -1,0 +1,19 @@
+// All kernels of one target; included once by each file in targets/.
+#include "src/kernels/dot-inl.h"
+#include "src/kernels/elementwise-inl.h"
+#include "src/kernels/quantize-inl.h"
+#include "src/kernels/target-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+SLUICE_PUSH_EXTENSION
+namespace sluice::HWY_NAMESPACE::SLUICE_VARIANT {
+
+const Kernels& GetKernels() {
+  static constexpr Kernels kernels = {
+      SLUICE_TARGET_NAME, HWY_NATIVE_FMA != 0, QuantizeBlocks, QuantizeRow, AllFinite, Dot, Combine, Finish};
+  return kernels;
+}
+
+}  // namespace sluice::HWY_NAMESPACE::SLUICE_VARIANT
+SLUICE_POP_EXTENSION
+HWY_AFTER_NAMESPACE();

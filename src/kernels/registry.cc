@@ -1,0 +1,145 @@
+// The one list of kernels: production, tests and benchmarks all take them from here.
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+#include "sluice/cpu.h"
+#include "src/base/cpu_features.h"
+#include "src/base/status.h"
+#include "src/kernels/kernels.h"
+
+namespace sluice {
+
+// Defined by the files in targets/.
+#if defined(__x86_64__)
+namespace N_AVX3_ZEN4::plain {
+const Kernels& GetKernels();
+}
+namespace N_AVX3_DL::plain {
+const Kernels& GetKernels();
+}
+namespace N_AVX3::plain {
+const Kernels& GetKernels();
+}
+namespace N_AVX2::vnni {
+const Kernels& GetKernels();
+}
+namespace N_AVX2::plain {
+const Kernels& GetKernels();
+}
+namespace N_SSE4::plain {
+const Kernels& GetKernels();
+}
+namespace N_SSSE3::plain {
+const Kernels& GetKernels();
+}
+namespace N_SSE2::plain {
+const Kernels& GetKernels();
+}
+#elif defined(__aarch64__)
+namespace N_NEON_WITHOUT_AES::dotprod {
+const Kernels& GetKernels();
+}
+namespace N_NEON::plain {
+const Kernels& GetKernels();
+}
+namespace N_NEON_WITHOUT_AES::plain {
+const Kernels& GetKernels();
+}
+#elif defined(__arm__)
+namespace N_NEON_WITHOUT_AES::plain {
+const Kernels& GetKernels();
+}
+#endif
+
+namespace {
+
+struct Compiled {
+  const Kernels& (*get)();
+  std::string_view needs;  // the feature that brings all others the target uses; "": none
+};
+
+// Best first.
+constexpr Compiled kCompiled[] = {
+#if defined(__x86_64__)
+    {N_AVX3_ZEN4::plain::GetKernels, "avx512_bf16"},
+    {N_AVX3_DL::plain::GetKernels, "avx512_vnni"},
+    {N_AVX3::plain::GetKernels, "avx512"},
+    {N_AVX2::vnni::GetKernels, "avx_vnni"},
+    {N_AVX2::plain::GetKernels, "avx2"},
+    {N_SSE4::plain::GetKernels, "sse4"},
+    {N_SSSE3::plain::GetKernels, "ssse3"},
+    {N_SSE2::plain::GetKernels, ""},
+#elif defined(__aarch64__)
+    {N_NEON_WITHOUT_AES::dotprod::GetKernels, "dotprod"},
+    {N_NEON::plain::GetKernels, "aes"},
+    {N_NEON_WITHOUT_AES::plain::GetKernels, ""},
+#elif defined(__arm__)
+    {N_NEON_WITHOUT_AES::plain::GetKernels, "neon"},
+#else
+#error "No kernels for this architecture"
+#endif
+};
+
+RegisteredKernels Describe(const Compiled& compiled) {
+  RegisteredKernels entry;
+  entry.kernels = &compiled.get();
+  if (compiled.needs.empty()) {
+    entry.available = true;
+    entry.reason = "every CPU of this architecture";
+    return entry;
+  }
+  const auto& features = Features();
+  const auto feature = std::ranges::find(features, compiled.needs, &CpuFeature::name);
+  entry.available = feature->present && !feature->hidden;
+  entry.reason = feature->hidden    ? std::string(compiled.needs) + " is hidden by SLUICE_DISABLE"
+                 : feature->present ? "this CPU has " + std::string(compiled.needs)
+                                    : "this CPU has no " + std::string(compiled.needs);
+  return entry;
+}
+
+}  // namespace
+
+std::span<const RegisteredKernels> AllKernels() {
+  static const std::array entries = [] {
+    std::array<RegisteredKernels, std::size(kCompiled)> all;
+    std::ranges::transform(kCompiled, all.begin(), Describe);
+    return all;
+  }();
+  return entries;
+}
+
+Expected<KernelPair> FindKernels(std::string_view target, WeightFormat) {
+  std::string known;
+  for (const RegisteredKernels& entry : AllKernels()) {
+    const std::string_view name = entry.kernels->target;
+    if (target.empty() ? entry.available && !entry.batch_only : name == target) {
+      if (!entry.available) {
+        return Fail(ErrorCode::kUnsupported, "target {} cannot run here: {}", name, entry.reason);
+      }
+      return KernelPair{entry.kernels, entry.kernels};
+    }
+    known += (known.empty() ? "" : ", ") + std::string(name);
+  }
+  if (target.empty()) {
+    return Fail(ErrorCode::kUnsupported, "no compiled target runs on this CPU: {}", known);
+  }
+  return Fail(ErrorCode::kInvalidArgument, "unknown target \"{}\"; known: {}", target, known);
+}
+
+std::vector<TargetInfo> Targets() {
+  std::vector<TargetInfo> targets;
+  for (const RegisteredKernels& entry : AllKernels()) {
+    targets.push_back({entry.kernels->target, entry.available, entry.reason});
+  }
+  return targets;
+}
+
+KernelChoice ChooseKernels(WeightFormat format) {
+  const Expected<KernelPair> pair = FindKernels({}, format);
+  if (!pair) return {};
+  return {pair->decode->target, pair->batch->target};
+}
+
+}  // namespace sluice
