@@ -23,7 +23,9 @@ with_progress() {
   say "$message"
   "$@" >"$log" 2>&1 </dev/null &
   local child=$!
-  trap 'kill "$child" 2>/dev/null; wait "$child"; exit 130' INT TERM HUP
+  # A background child is deaf to Ctrl-C; and `unshare` takes all it started with it when it dies.
+  trap 'pkill -TERM -P "$child"; kill -KILL "$child"; wait "$child" 2>/dev/null; exit 130' \
+    INT TERM HUP
   while kill -0 "$child" 2>/dev/null; do
     sleep 0.5
     line=$(tail -c 400 "$log" | tr '\r' '\n' | grep -v '^[[:space:]]*$' | tail -n 1 | cut -c 1-70) || true

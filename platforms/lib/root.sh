@@ -56,12 +56,11 @@ prepare_root() {
   exec 8>&-
 }
 
-# in_namespace COMMAND...: as root over the root's files, with mounts and processes of its own.
-in_namespace() {
-  local identity=()
-  ((EUID == 0)) || identity=(--map-root-user --map-auto --setuid 0 --setgid 0)
-  unshare "${identity[@]}" --mount --pid --fork --kill-child --mount-proc "$@"
-}
+# Put before a command, runs it as root over the root's files, with mounts and processes of its own,
+# which end with it.
+in_namespace=(unshare)
+((EUID == 0)) || in_namespace+=(--map-root-user --map-auto --setuid 0 --setgid 0)
+in_namespace+=(--mount --pid --fork --kill-child --mount-proc)
 
 ensure_bwrap_works() {
   local message
@@ -80,7 +79,7 @@ ensure_namespace_works() {
         die "$user has no subordinate ids in $file; run: sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $user"
     done
   fi
-  message=$(in_namespace true 2>&1) ||
+  message=$("${in_namespace[@]}" true 2>&1) ||
     die "unshare may not make namespaces on this system: ${message##*unshare: }"
 }
 
@@ -91,22 +90,24 @@ ensure_space() {
     die "a private Debian 13 needs $1 MB of disk in $cache_dir, where $free_mb MB are free; XDG_CACHE_HOME names another place"
 }
 
-remove_root() { in_namespace rm -rf --one-file-system "$1" || die "cannot remove $1"; }
+remove_root() { "${in_namespace[@]}" rm -rf --one-file-system "$1" || die "cannot remove $1"; }
 
 make_root() {
   ensure_space "$root_space_mb"
   local new=$cache_dir/debian13.new.$$ log=$cache_dir/debian13.log
-  trap 'remove_root "$new"' EXIT
+  # shellcheck disable=SC2064 # the value of now: at the end the variable is gone
+  trap "remove_root '$new'" EXIT
   mkdir -p "$new"
   local include
   include=$(packages_of base | paste -sd ,)
   local mirror=()
   [[ -z ${SLUICE_MIRROR:-} ]] || mirror=("$SLUICE_MIRROR")
   with_progress "$log" "making a private Debian 13 in $root_dir (once; a minute or two)" \
-    in_namespace mmdebstrap --mode=root --variant=minbase --components=main \
+    "${in_namespace[@]}" mmdebstrap --mode=root --variant=minbase --components=main \
     --architectures="$(machine_architecture)" --skip=cleanup/apt/lists \
     --aptopt='Acquire::Retries "3"' --aptopt='Acquire::Languages "none"' \
-    --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/doc/*' \
+    --dpkgopt=force-unsafe-io --dpkgopt='path-exclude=/usr/share/man/*' \
+    --dpkgopt='path-exclude=/usr/share/doc/*' \
     --include="$include" "$release" "$new" "${mirror[@]}" || {
     explain_failure "$log" || true
     die "making a private Debian 13 failed: $failure"
@@ -138,7 +139,7 @@ add_to_root() {
   done
   cp -L /etc/resolv.conf "$root_dir/etc/resolv.conf"
   if ! with_progress "$log" "adding the packages for ${sets[*]} to $root_dir" \
-    in_namespace bash "$top/platforms/lib/add_packages.sh" \
+    "${in_namespace[@]}" bash "$top/platforms/lib/add_packages.sh" \
     "$root_dir" "${foreigns[*]}" "${packages[@]}"; then
     ! explain_failure "$log" || return 1
     die "installing packages into $root_dir failed: $failure"
