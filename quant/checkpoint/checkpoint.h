@@ -47,7 +47,10 @@ class Checkpoint {
 
   const std::string& path() const;
   const std::string& architecture() const;         // "llama", "gemma3", "bert", …
-  const std::vector<SourceLayer>& layers() const;  // ascending by layer number
+  const std::vector<SourceLayer>& layers() const;  // ascending by layer number; at least one
+  // What is odd but no error, one line each: layers that the configuration counts and that no
+  // tensor belongs to.
+  const std::vector<std::string>& warnings() const;
 
   // Values are converted here and nowhere kept: peak memory is what the caller holds. Errors: NaN
   // or Inf among the weights (tensor and index named).
