@@ -14,6 +14,14 @@ usage_error() {
   exit 2
 }
 
+# A background child is deaf to Ctrl-C, so it is ended by hand. `unshare` takes all it has started with
+# it when it dies; others get the chance to end in order.
+stop_child() {
+  pkill -TERM -P "$1" || true
+  kill -KILL "$1" 2>/dev/null || true
+  wait "$1" 2>/dev/null || true
+}
+
 # with_progress LOG MESSAGE COMMAND...: runs a long command with its output in LOG, and shows that it
 # lives: on a terminal one line that is rewritten, elsewhere a line whenever the command says
 # something new, at most one in ten seconds.
@@ -23,9 +31,7 @@ with_progress() {
   say "$message"
   "$@" >"$log" 2>&1 </dev/null &
   local child=$!
-  # A background child is deaf to Ctrl-C; and `unshare` takes all it started with it when it dies.
-  trap 'pkill -TERM -P "$child"; kill -KILL "$child"; wait "$child" 2>/dev/null; exit 130' \
-    INT TERM HUP
+  trap 'stop_child "$child"; exit 130' INT TERM HUP
   while kill -0 "$child" 2>/dev/null; do
     sleep 0.5
     line=$(tail -c 400 "$log" | tr '\r' '\n' | grep -v '^[[:space:]]*$' | tail -n 1 | cut -c 1-70) || true
