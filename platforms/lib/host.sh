@@ -88,7 +88,10 @@ prepare_environment() {
     amd64 | arm64 | armhf) ;;
     *) die "sluice builds on x86-64 and ARM only, and this is $(uname -m)" ;;
   esac
-  if host_is_debian_13; then
+  if [[ $command == remove-root ]]; then
+    remove_private_root
+    exit
+  elif host_is_debian_13; then
     prepare_host
   else
     prepare_root

@@ -18,6 +18,7 @@ $XDG_CACHE_HOME/sluice), then runs COMMAND:
   lint [FILE...]    clang-tidy, the layer rule, names
   train [ARG...]    train the bundled model anew
   shell [COMMAND..] a shell, or one command, in the environment
+  remove-root       remove the private Debian 13
 
   --arch ARCH       cross build for arm64 or armhf into build/ARCH, and run that under qemu
   --cpu MODEL       the CPU that qemu plays: cortex-a53, cortex-a72, cortex-a76, neoverse-v1, max…
@@ -60,7 +61,7 @@ parse_options() {
   arguments=("$@")
 
   case $command in
-    demo | build | test | test-real | sluice | bench | format | lint | train | shell) ;;
+    demo | build | test | test-real | sluice | bench | format | lint | train | shell | remove-root) ;;
     *) usage_error "unknown command $command" ;;
   esac
   case $arch in

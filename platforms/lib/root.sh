@@ -34,12 +34,7 @@ prepare_root() {
   ensure_bwrap_works
   if root_is_whole && [[ -z $(stale_sets) ]]; then return; fi
 
-  mkdir -p "$cache_dir" 2>/dev/null || die "cannot create $cache_dir"
-  exec 8>"$cache_dir/lock" || die "cannot write to $cache_dir"
-  if ! flock -n 8; then
-    say "another run is preparing $root_dir; waiting for it"
-    flock 8
-  fi
+  lock_root
   ensure_namespace_works
   local left
   for left in "$cache_dir"/debian13.new.*; do
@@ -54,6 +49,15 @@ prepare_root() {
     make_root
   fi
   exec 8>&-
+}
+
+# Until fd 8 is closed, no other run makes, changes or removes the root.
+lock_root() {
+  mkdir -p "$cache_dir" 2>/dev/null || die "cannot create $cache_dir"
+  exec 8>"$cache_dir/lock" || die "cannot write to $cache_dir"
+  flock -n 8 && return
+  say "another run is preparing $root_dir; waiting for it"
+  flock 8
 }
 
 # Put before a command, runs it as root over the root's files, with mounts and processes of its own,
@@ -91,6 +95,16 @@ ensure_space() {
 }
 
 remove_root() { "${in_namespace[@]}" rm -rf --one-file-system "$1" || die "cannot remove $1"; }
+
+# Some of a plain user's root belongs to subordinate ids, which `rm` outside the namespace cannot touch.
+remove_private_root() {
+  root_paths
+  [[ -e $cache_dir ]] || die "there is no private Debian 13 in $cache_dir"
+  lock_root
+  ensure_namespace_works
+  say "removing $cache_dir"
+  remove_root "$cache_dir"
+}
 
 make_root() {
   ensure_space "$root_space_mb"

@@ -17,7 +17,7 @@ import time
 import unittest
 
 TREE = pathlib.Path(__file__).resolve().parents[2]
-COMMANDS = "demo build test test-real sluice bench format lint train shell".split()
+COMMANDS = "demo build test test-real sluice bench format lint train shell remove-root".split()
 
 # Plays bwrap: notes its arguments, sets what it is told to set, becomes the command.
 BWRAP = """
@@ -352,6 +352,12 @@ class PrivateRoot(Run):
         self.assertEqual(
             sorted(path.name for path in self.root.parent.iterdir()), ["debian13.log", "lock"]
         )
+
+    def test_it_can_be_removed(self):
+        self.assert_fails(self.call("remove-root"), "no private Debian 13")
+        self.call("shell", "true")
+        self.assertEqual(self.call("remove-root").returncode, 0)
+        self.assertFalse(self.root.parent.exists())
 
     def test_the_hosts_files_are_inside_and_its_system_is_not(self):
         self.call("shell", "true")
