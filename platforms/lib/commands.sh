@@ -11,12 +11,12 @@ run_command() {
     sluice) command_sluice ;;
     demo)
       build sluice
-      run_forwarding "$top/platforms/demo.sh" "$(build_dir)/bin/sluice" "${arguments[@]}"
+      run_forwarding python3 "$top/platforms/demo.py" "$(build_dir)/bin/sluice" "${arguments[@]}"
       ;;
     bench) command_bench ;;
     format) "$top/platforms/format.sh" "${arguments[@]}" ;;
     lint) command_lint ;;
-    train) run_forwarding python3 "$top/tests/data/train.py" "${arguments[@]}" ;;
+    train) run_forwarding python3 "$top/tests/data/train/train.py" "${arguments[@]}" ;;
     shell) command_shell ;;
   esac
 }
