@@ -1,0 +1,16 @@
+// The report for programs: schema "sluice.report/1", quant/report/schema/report.schema.json.
+#ifndef SLUICE_QUANT_REPORT_REPORT_JSON_H_
+#define SLUICE_QUANT_REPORT_REPORT_JSON_H_
+
+#include <string>
+
+#include "quant/analysis/block_report.h"
+
+namespace sluice {
+
+// The whole JSON document, indented, ending in a line feed. What is not finite is null.
+std::string ReportJson(const ModelReport& report);
+
+}  // namespace sluice
+
+#endif  // SLUICE_QUANT_REPORT_REPORT_JSON_H_

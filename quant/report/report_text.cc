@@ -1,0 +1,103 @@
+#include "quant/report/report_text.h"
+
+#include <algorithm>
+#include <format>
+
+#include "quant/report/matrix_summary.h"
+#include "quant/report/numbers.h"
+#include "quant/report/parts.h"
+#include "quant/report/printable.h"
+#include "quant/report/text_table.h"
+#include "quant/report/verdict.h"
+
+namespace sluice {
+namespace {
+
+// Words at most `width` columns a line, every line indented.
+std::string Wrapped(const std::string& text, size_t width, const std::string& indent) {
+  std::string out;
+  std::string line;
+  for (size_t at = 0; at < text.size();) {
+    const size_t space = std::min(text.find(' ', at), text.size());
+    const std::string word = text.substr(at, space - at);
+    if (!line.empty() && DisplayWidth(line) + 1 + DisplayWidth(word) > width) {
+      out += indent + line + "\n";
+      line.clear();
+    }
+    line += line.empty() ? word : " " + word;
+    at = space + 1;
+  }
+  return line.empty() ? out : out + indent + line + "\n";
+}
+
+std::string Paragraph(const std::string& text) { return Wrapped(text, 96, "  "); }
+
+std::string LayerTable(const ModelReport& report) {
+  TextTable table({{"layer"},
+                   {"tokens"},
+                   {"error"},
+                   {"SQNR dB"},
+                   {"min cosine"},
+                   {"max |error|"},
+                   {"worst token"},
+                   {"gate"},
+                   {"up"},
+                   {"down"},
+                   {"input"},
+                   {"hidden"}});
+  for (const LayerReport& layer : report.layers) {
+    std::vector<std::string> cells = {std::to_string(layer.layer),
+                                      std::to_string(layer.tokens),
+                                      Percent(layer.output.relative_l2),
+                                      std::format("{:.1f}", layer.output.sqnr_db),
+                                      std::format("{:.5f}", layer.output.cosine_min),
+                                      Significant(layer.output.max_abs_error),
+                                      std::to_string(layer.output.worst_token)};
+    for (const Part& part : kParts) {
+      const auto error = part.error(layer.attribution);
+      cells.push_back(error ? Percent(*error) : "-");
+    }
+    table.AddRow(std::move(cells));
+  }
+  return table.Text();
+}
+
+std::string Warnings(const ModelReport& report) {
+  std::string text;
+  for (const std::string& warning : OtherWarnings(report)) {
+    text += Paragraph("warning: " + Printable(warning));
+  }
+  return text;
+}
+
+std::string RandomBanner(const ModelReport& report) {
+  const std::string warning = RandomInputsWarning(report);
+  return warning.empty() ? "" : Wrapped(warning, 92, "  !! ") + "\n";
+}
+
+}  // namespace
+
+std::string ReportVerdictText(const ModelReport& report) {
+  const Verdict verdict = Judge(report);
+  std::string text = RandomBanner(report);
+  for (const std::string* sentence : {&verdict.cost, &verdict.source, &verdict.size}) {
+    text += Paragraph(*sentence);
+  }
+  return text;
+}
+
+std::string ReportText(const ModelReport& report) {
+  std::string text = std::format("Quantization report for {}\n\n", Printable(report.model));
+  text += ReportVerdictText(report);
+  text += "\nOutput error of each block, and what it is when only one part is quantized\n";
+  text += LayerTable(report);
+  text += "\nFormats\n" + SummaryText(Summarize(MatricesOf(report)));
+  text += std::format(
+      "\n  inputs   {}, {}\n  backend  {}\n  CPU      {}\n", Printable(report.calibration_source),
+      Plural(report.calibration_tokens, "token"), Printable(report.backend), Printable(report.cpu));
+  const std::string warnings = Warnings(report);
+  if (!warnings.empty()) text += "\n" + warnings;
+  return text;
+}
+
+}  // namespace sluice

@@ -1,0 +1,139 @@
+#include "quant/report/verdict.h"
+
+#include <algorithm>
+#include <cmath>
+#include <format>
+#include <limits>
+#include <utility>
+
+#include "quant/report/numbers.h"
+
+namespace sluice {
+namespace {
+
+double Rank(double error) {
+  return std::isnan(error) ? std::numeric_limits<double>::infinity() : error;
+}
+
+std::string Cost(const ModelReport& report) {
+  const std::optional<size_t> worst = WorstLayer(report);
+  if (!worst) return "There are no layers.";
+  const LayerReport& layer = report.layers[*worst];
+  if (!std::isfinite(layer.output.relative_l2)) {
+    return std::format(
+        "Layer {}: the error is not a finite number. Some output is infinite or NaN, or FP32's "
+        "is zero throughout.",
+        layer.layer);
+  }
+  if (layer.output.relative_l2 == 0.0) {
+    return "The blocks reproduce FP32's output exactly.";
+  }
+  const std::string inputs =
+      report.calibration_source == "random" ? "On random inputs" : "On the calibration inputs";
+  if (report.layers.size() == 1) {
+    return std::format("{}, the block's output is {} away from FP32's.", inputs,
+                       Percent(layer.output.relative_l2));
+  }
+  return std::format(
+      "{}, a block's output is {} away from FP32's on average, and {} at worst, in layer {}.",
+      inputs, Percent(report.totals.relative_l2_mean), Percent(layer.output.relative_l2),
+      layer.layer);
+}
+
+// The format that all layers' `matrix` has, or nothing if they differ.
+std::string CommonFormat(const ModelReport& report, Matrix matrix) {
+  std::optional<WeightFormat> common;
+  for (const LayerReport& layer : report.layers) {
+    if (!layer.matrices[matrix]) continue;
+    if (common && *common != layer.matrices[matrix]->format) return "";
+    common = layer.matrices[matrix]->format;
+  }
+  return common ? Name(*common) : "";
+}
+
+std::string Describe(const ModelReport& report, const Part& part) {
+  const Expected<Matrix> matrix = ParseMatrix(part.key);
+  if (!matrix) return std::format("the {}", part.name);
+  const std::string format = CommonFormat(report, *matrix);
+  return format.empty() ? std::string(part.name) : std::format("{} ({})", part.name, format);
+}
+
+std::string Source(const ModelReport& report) {
+  std::vector<std::pair<double, const Part*>> ranked;
+  for (const Part& part : kParts) {
+    if (const auto error = MeanError(report, part)) ranked.emplace_back(Rank(*error), &part);
+  }
+  std::ranges::stable_sort(ranked, [](auto& a, auto& b) { return a.first > b.first; });
+  if (ranked.size() < 2 || ranked[0].first == 0.0) return "";
+  return std::format(
+      "The largest part comes from {}: quantizing nothing else gives {} on average. Next is {} "
+      "with {}.",
+      Describe(report, *ranked[0].second), Percent(ranked[0].first),
+      Describe(report, *ranked[1].second), Percent(ranked[1].first));
+}
+
+std::string Gain(const ModelReport& report) {
+  const auto fp32 = static_cast<double>(Fp32Bytes(report));
+  const auto stored = static_cast<double>(report.totals.ffn_bytes);
+  if (stored == 0.0) return "";
+  return std::format(
+      "The feed-forward weights take {} bits each, scales and padding included: {}, {} times less "
+      "than FP32's {}.",
+      Significant(report.totals.bits_per_weight), Size(stored), Significant(fp32 / stored),
+      Size(fp32));
+}
+
+}  // namespace
+
+Verdict Judge(const ModelReport& report) {
+  return {.cost = Cost(report), .source = Source(report), .size = Gain(report)};
+}
+
+std::optional<size_t> WorstLayer(const ModelReport& report) {
+  if (report.layers.empty()) return std::nullopt;
+  const auto worst = std::ranges::max_element(
+      report.layers, {}, [](const LayerReport& layer) { return Rank(layer.output.relative_l2); });
+  return static_cast<size_t>(worst - report.layers.begin());
+}
+
+std::optional<double> MeanError(const ModelReport& report, const Part& part) {
+  double sum = 0;
+  size_t count = 0;
+  for (const LayerReport& layer : report.layers) {
+    const std::optional<double> error = part.error(layer.attribution);
+    if (!error) continue;
+    sum += *error;
+    ++count;
+  }
+  if (count == 0) return std::nullopt;
+  return sum / static_cast<double>(count);
+}
+
+uint64_t Fp32Bytes(const ModelReport& report) {
+  uint64_t bytes = 0;
+  for (const LayerReport& layer : report.layers) {
+    for (const auto& matrix : layer.matrices.items) {
+      if (matrix) bytes += uint64_t{matrix->rows} * matrix->cols * sizeof(float);
+    }
+  }
+  return bytes;
+}
+
+std::string RandomInputsWarning(const ModelReport& report) {
+  if (report.calibration_source != "random") return "";
+  return "RANDOM INPUTS: no calibration file was given. These errors were measured on random "
+         "numbers, "
+         "which no model produces; real inputs have outliers and may do far worse. Give "
+         "--calibration "
+         "FILE for figures to rely on.";
+}
+
+std::vector<std::string> OtherWarnings(const ModelReport& report) {
+  std::vector<std::string> others = report.warnings;
+  if (report.calibration_source == "random") {
+    std::erase_if(others, [](const std::string& w) { return w.starts_with("RANDOM INPUTS:"); });
+  }
+  return others;
+}
+
+}  // namespace sluice

@@ -1,0 +1,183 @@
+// The three forms of the report: text, JSON, HTML.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <sstream>
+#include <string>
+
+#include "quant/report/report_html.h"
+#include "quant/report/report_json.h"
+#include "quant/report/report_text.h"
+#include "tests/quant/report/synthetic_report.h"
+
+namespace sluice {
+namespace {
+
+using nlohmann::json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+const ReportOrigin kOrigin = {.command = "sluice report model file", .version = "1.2.3"};
+
+size_t Count(const std::string& text, const std::string& what) {
+  size_t count = 0;
+  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++count;
+  return count;
+}
+
+TEST(ReportJson, HasEveryFigureUnderItsKey) {
+  const ModelReport report = test::SyntheticReport(2);
+  const json j = json::parse(ReportJson(report));
+  EXPECT_EQ(j["schema"], "sluice.report/1");
+  EXPECT_EQ(j["model"], "models/SmolLM2-135M");
+  EXPECT_EQ(j["calibration"], json({{"source", "calibration.safetensors"}, {"tokens", 256}}));
+  EXPECT_EQ(j["backend"], "highway (AVX3_DL)");
+  const json& layer = j["layers"][1];
+  EXPECT_EQ(layer["layer"], 1);
+  EXPECT_EQ(layer["tokens"], 256);
+  EXPECT_EQ(layer["activations"], json({{"input", "block"}, {"hidden", "block"}}));
+  EXPECT_EQ(layer["matrices"]["down"]["format"], "qb8w:32");
+  EXPECT_EQ(layer["matrices"]["down"]["shape"], json({576, 1536}));
+  EXPECT_EQ(layer["matrices"]["gate"]["shape"], json({1536, 576}));
+  EXPECT_EQ(layer["matrices"]["up"]["weight_relative_rmse"],
+            report.layers[1].matrices[Matrix::kUp]->weight_relative_rmse);
+  EXPECT_EQ(layer["output"]["relative_l2"], report.layers[1].output.relative_l2);
+  EXPECT_EQ(layer["output"]["worst_token"], 8);
+  EXPECT_EQ(layer["attribution"]["hidden_activations"],
+            report.layers[1].attribution.hidden_activations);
+  EXPECT_EQ(layer["attribution"]["all"], report.layers[1].attribution.all);
+  EXPECT_EQ(j["totals"]["ffn_bytes"], report.totals.ffn_bytes);
+  EXPECT_EQ(j["warnings"], json::array());
+}
+
+TEST(ReportJson, AnUngatedBlockHasNoGate) {
+  const json j = json::parse(ReportJson(test::SyntheticReport(1, /*gated=*/false)));
+  EXPECT_FALSE(j["layers"][0]["matrices"].contains("gate"));
+  EXPECT_FALSE(j["layers"][0]["attribution"].contains("gate"));
+  EXPECT_TRUE(j["layers"][0]["attribution"].contains("up"));
+}
+
+TEST(ReportJson, WhatIsNotFiniteIsNull) {
+  ModelReport report = test::SyntheticReport(1);
+  report.layers[0].output.sqnr_db = kInfinity;
+  report.layers[0].attribution.matrices[Matrix::kUp] = std::numeric_limits<double>::quiet_NaN();
+  const json j = json::parse(ReportJson(report));
+  EXPECT_TRUE(j["layers"][0]["output"]["sqnr_db"].is_null());
+  EXPECT_TRUE(j["layers"][0]["attribution"]["up"].is_null());
+}
+
+TEST(ReportJson, APathNeedNotBeUtf8) {
+  ModelReport report = test::SyntheticReport(1);
+  report.model = "caf\xE9";
+  EXPECT_EQ(json::parse(ReportJson(report))["model"], "caf\uFFFD");
+}
+
+TEST(ReportText, HasVerdictTablesAndWarnings) {
+  ModelReport report = test::SyntheticReport(3);
+  report.warnings = {"layer 2: down is all zero"};
+  const std::string text = ReportText(report);
+  EXPECT_THAT(text, HasSubstr("models/SmolLM2-135M"));
+  EXPECT_THAT(text, HasSubstr("a block's output is"));
+  EXPECT_THAT(text, HasSubstr("warning: layer 2: down is all zero"));
+  EXPECT_THAT(text, HasSubstr("qb8w:32"));
+  EXPECT_THAT(text, Not(HasSubstr("RANDOM")));
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 125u) << line;
+}
+
+TEST(ReportText, RandomInputsAreLoud) {
+  ModelReport report = test::SyntheticReport(1);
+  report.calibration_source = "random";
+  EXPECT_THAT(ReportText(report), HasSubstr("!! RANDOM INPUTS"));
+  EXPECT_THAT(ReportVerdictText(report), HasSubstr("!! RANDOM INPUTS"));
+  EXPECT_THAT(ReportHtml(report, kOrigin), HasSubstr("RANDOM INPUTS"));
+}
+
+TEST(ReportHtml, IsOneFileWithoutScriptsOrNetwork) {
+  ModelReport report = test::SyntheticReport(30);
+  report.calibration_source = "random";
+  report.warnings = {"one", "two"};
+  const std::string html = ReportHtml(report, kOrigin);
+  for (const char* forbidden :
+       {"<script", "http:", "https:", "src=", "url(", "@import", "<link", " on", "javascript:"}) {
+    if (std::string(forbidden) == " on") {
+      EXPECT_FALSE(std::regex_search(html, std::regex("<[^>]* on[a-z]+="))) << "an event handler";
+    } else {
+      EXPECT_THAT(html, Not(HasSubstr(forbidden)));
+    }
+  }
+  EXPECT_THAT(html, Not(HasSubstr("{{")));
+  EXPECT_THAT(html, Not(HasSubstr("}}")));
+  EXPECT_THAT(html, HasSubstr("prefers-color-scheme: dark"));
+  EXPECT_THAT(html, HasSubstr("width=device-width"));
+}
+
+TEST(ReportHtml, EveryTagIsClosed) {
+  ModelReport report = test::SyntheticReport(3);
+  report.calibration_source = "random";
+  report.warnings = {"one"};
+  const std::string html = ReportHtml(report, kOrigin);
+  for (const char* tag :
+       {"html", "head", "style", "body", "main", "section", "div",    "table", "thead", "tbody",
+        "tr",   "td",   "th",    "p",    "ul",   "li",      "dl",     "dt",    "dd",    "span",
+        "i",    "b",    "code",  "pre",  "h1",   "h2",      "header", "footer"}) {
+    const std::string name = tag;
+    EXPECT_EQ(Count(html, "<" + name + ">") + Count(html, "<" + name + " "),
+              Count(html, "</" + name + ">"))
+        << tag;
+  }
+}
+
+TEST(ReportHtml, WhatComesFromOutsideIsEscaped) {
+  const std::string attack = "<script>alert('x')</script>&\"{{cost}}\n";
+  ModelReport report = test::SyntheticReport(1);
+  report.model = report.file = report.calibration_source = report.cpu = report.backend = attack;
+  report.warnings = {attack};
+  const std::string html = ReportHtml(report, {.command = attack, .version = attack});
+  EXPECT_THAT(html, Not(HasSubstr("<script")));
+  EXPECT_THAT(html, HasSubstr("&lt;script&gt;alert(&apos;x&apos;)"));
+  EXPECT_THAT(html, HasSubstr("script&gt;&amp;&quot;{{cost}}\\x0a"));  // nor rendered again
+}
+
+// An unescaped tag in the template would undo the test above for one more field.
+TEST(ReportHtml, TheTemplateEscapesEverything) {
+  std::ifstream in(SLUICE_SOURCE_DIR "/quant/report/report.html.mustache");
+  std::stringstream text;
+  text << in.rdbuf();
+  ASSERT_GT(text.str().size(), 1000u);
+  EXPECT_THAT(text.str(), Not(HasSubstr("{{{")));
+  EXPECT_THAT(text.str(), Not(HasSubstr("{{&")));
+}
+
+TEST(ReportHtml, ShowsEveryLayerAndMatrix) {
+  const std::string html = ReportHtml(test::SyntheticReport(5), kOrigin);
+  EXPECT_EQ(Count(html, "<i style=") + Count(html, "<i class=\"worst\""), 5u);
+  EXPECT_EQ(Count(html, "576 × 1536"), 5u);
+  EXPECT_EQ(Count(html, "1536 × 576"), 10u);
+  EXPECT_THAT(html, HasSubstr("sluice report model file"));
+}
+
+TEST(ReportHtml, FiguresThatAreNotFiniteDoNotBreakTheCharts) {
+  ModelReport report = test::SyntheticReport(3);
+  report.layers[1].output.relative_l2 = kInfinity;
+  report.layers[1].attribution.all = kInfinity;
+  report.totals.relative_l2_mean = kInfinity;
+  report.totals.relative_l2_max = kInfinity;
+  const std::string html = ReportHtml(report, kOrigin);
+  EXPECT_THAT(html, HasSubstr("class=\"bad\""));
+  EXPECT_THAT(html, Not(testing::ContainsRegex("(width|height):-?(nan|inf)")));
+}
+
+TEST(ReportHtml, NoLayersNoCrash) {
+  EXPECT_THAT(ReportHtml(test::SyntheticReport(0), kOrigin), HasSubstr("There are no layers."));
+  EXPECT_THAT(ReportText(test::SyntheticReport(0)), HasSubstr("There are no layers."));
+}
+
+}  // namespace
+}  // namespace sluice
