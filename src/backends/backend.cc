@@ -3,6 +3,7 @@
 #include <string>
 
 #include "src/backends/highway.h"
+#include "src/backends/xnnpack.h"
 #include "src/base/status.h"
 
 namespace sluice {
@@ -11,6 +12,9 @@ namespace {
 constexpr Backend kBackends[] = {
     {"highway", "the library's own kernels for every instruction set; defines the result",
      CreateHighwayRunner},
+    {"xnnpack",
+     "XNNPACK's fully-connected operators on the same weights, with its own qd8 activations",
+     CreateXnnpackRunner},
     {"reference", "the numerics contract in scalar code; slow", CreateReferenceRunner},
 };
 
