@@ -29,6 +29,7 @@ struct MatrixInfo {
     return 8.0 * static_cast<double>(bytes) /
            (static_cast<double>(rows) * static_cast<double>(cols));
   }
+  friend bool operator==(const MatrixInfo&, const MatrixInfo&) = default;
 };
 
 // One block as the file describes it.
@@ -41,6 +42,7 @@ struct LayerInfo {
   ActivationFormat input_activations = ActivationFormat::kFloat;
   ActivationFormat hidden_activations = ActivationFormat::kFloat;
   PerMatrix<std::optional<MatrixInfo>> matrices;  // gate is empty in an ungated block
+  friend bool operator==(const LayerInfo&, const LayerInfo&) = default;
 };
 
 class Model {
