@@ -124,10 +124,12 @@ struct GeluFn {
     const V s = hn::Mul(a, a);
     const V s_low = hn::MulSub(a, a, s);
     const Exp<D> e = ExpOfMinus(d, hn::Mul(half, s), hn::Mul(half, s_low));
-    const V t = hn::Div(hn::Sub(a, shift), hn::Add(a, shift));
+    const V inverse = hn::Div(hn::Set(d, 1.0f), hn::Add(a, shift));
+    const V t = hn::Mul(hn::Sub(a, shift), inverse);
     V r = hn::Set(d, c::kErfc[9]);
     SLUICE_UNROLL
     for (int i = 8; i >= 0; --i) r = hn::MulAdd(r, t, hn::Set(d, c::kErfc[i]));
+    r = hn::Mul(r, inverse);
     const V below = Scale(d, hn::Mul(hn::Neg(a), hn::Mul(r, e.p)), e.n);
     const V above = hn::NegMulAdd(a, hn::Mul(r, Value(d, e)), x);
     return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), below, above);

@@ -126,7 +126,8 @@ HWY_INLINE VF LoadScales(const std::byte* scales, size_t b, size_t v) {
   const size_t index = b * kStripRows + v * kLanes;
   if constexpr (kBlocked) {
     const hn::Rebind<hwy::bfloat16_t, FloatTag> dh;
-    return hn::PromoteTo(df, hn::Load(dh, reinterpret_cast<const hwy::bfloat16_t*>(scales) + index));
+    return hn::PromoteTo(df,
+                         hn::Load(dh, reinterpret_cast<const hwy::bfloat16_t*>(scales) + index));
   } else {
     return hn::Load(df, reinterpret_cast<const float*>(scales) + index);
   }
@@ -135,7 +136,8 @@ HWY_INLINE VF LoadScales(const std::byte* scales, size_t b, size_t v) {
 template <class W, Mode kMode, size_t kT, size_t kS>
 struct Tile {
   static constexpr size_t kC = kS * kVectors;
-  static constexpr bool kWeightsBlocked = kMode == Mode::kBothBlocked || kMode == Mode::kWeightBlocked;
+  static constexpr bool kWeightsBlocked =
+      kMode == Mode::kBothBlocked || kMode == Mode::kWeightBlocked;
   static constexpr bool kXBlocked = kMode == Mode::kBothBlocked || kMode == Mode::kXBlocked;
 
   // Sums of the block [begin, end) of K, in all lanes.
@@ -286,16 +288,16 @@ struct FloatTile {
 // quarter, AVX2 16 of a half, SSE 16 of a quarter. Blocked modes need an integer and a float
 // accumulator each.
 struct TileShape {
-  size_t tokens;        // of a batch tile
-  size_t strips;        // of a batch tile
-  size_t decode_strips; // of a tile of one token
+  size_t tokens;         // of a batch tile
+  size_t strips;         // of a batch tile
+  size_t decode_strips;  // of a tile of one token
 };
 inline constexpr bool kManyRegisters = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64;
-inline constexpr TileShape kBlockedShape = kVectors == 1   ? TileShape{6, 2, 4}
+inline constexpr TileShape kBlockedShape = kVectors == 1    ? TileShape{6, 2, 4}
                                            : kManyRegisters ? TileShape{2, 1, 1}
                                            : kVectors == 2  ? TileShape{2, 1, 2}
                                                             : TileShape{1, 1, 1};
-inline constexpr TileShape kConstantShape = kVectors == 1   ? TileShape{6, 4, 4}
+inline constexpr TileShape kConstantShape = kVectors == 1    ? TileShape{6, 4, 4}
                                             : kManyRegisters ? TileShape{4, 1, 2}
                                             : kVectors == 2  ? TileShape{4, 1, 2}
                                                              : TileShape{2, 1, 1};
@@ -345,9 +347,11 @@ template <class W>
 void DotQuantized(const DotArgs& args) {
   const bool x_blocked = args.x->format == ActivationFormat::kBlock;
   if (args.layout.format.blocked()) {
-    x_blocked ? Run<QuantizedTiles<W, Mode::kBothBlocked>>(args) : Run<QuantizedTiles<W, Mode::kWeightBlocked>>(args);
+    x_blocked ? Run<QuantizedTiles<W, Mode::kBothBlocked>>(args)
+              : Run<QuantizedTiles<W, Mode::kWeightBlocked>>(args);
   } else {
-    x_blocked ? Run<QuantizedTiles<W, Mode::kXBlocked>>(args) : Run<QuantizedTiles<W, Mode::kBothConstant>>(args);
+    x_blocked ? Run<QuantizedTiles<W, Mode::kXBlocked>>(args)
+              : Run<QuantizedTiles<W, Mode::kBothConstant>>(args);
   }
 }
 

@@ -84,7 +84,8 @@ struct Dot4 {
 #elif HWY_ARCH_X86
 
 // PMADDUBSW multiplies unsigned by signed bytes and adds pairs, saturating at 16 bits.
-//   int4: a pair is at most 2·15·127 = 3 810, so eight steps fit: 30 480 < 32 767. The whole sum over 32
+//   int4: a pair is at most 2·15·127 = 3 810, so eight steps fit: 30 480 < 32 767. The whole sum
+//   over 32
 //         values stays in 16 bits and is widened once.
 //   int8: |w| · (sign(w)·x): 2·127·127 = 32 258, and 2·128·127 = 32 512 when a foreign file holds
 //         −128, whose absolute value is 128 as an unsigned byte. Widened at once.

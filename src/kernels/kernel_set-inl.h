@@ -9,8 +9,14 @@ SLUICE_PUSH_EXTENSION
 namespace sluice::HWY_NAMESPACE::SLUICE_VARIANT {
 
 const Kernels& GetKernels() {
-  static constexpr Kernels kernels = {
-      SLUICE_TARGET_NAME, HWY_NATIVE_FMA != 0, QuantizeBlocks, QuantizeRow, AllFinite, Dot, Combine, Finish};
+  static constexpr Kernels kernels = {SLUICE_TARGET_NAME,
+                                      HWY_NATIVE_FMA != 0,
+                                      QuantizeBlocks,
+                                      QuantizeRow,
+                                      AllFinite,
+                                      Dot,
+                                      Combine,
+                                      Finish};
   return kernels;
 }
 

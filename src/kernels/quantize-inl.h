@@ -14,7 +14,8 @@ namespace sluice::HWY_NAMESPACE::SLUICE_VARIANT {
 // 32 values are a whole number of these vectors on every target.
 using QuantizeTag = hn::CappedTag<float, kActivationBlock>;
 
-// The largest magnitude of n values, as its bits: ordered like the magnitudes, with ∞ and NaN on top.
+// The largest magnitude of n values, as its bits: ordered like the magnitudes, with ∞ and NaN on
+// top.
 HWY_INLINE uint32_t MaxAbsBits(const float* x, size_t n) {
   const QuantizeTag d;
   const hn::RebindToSigned<QuantizeTag> di;
@@ -28,7 +29,8 @@ HWY_INLINE uint32_t MaxAbsBits(const float* x, size_t n) {
   return static_cast<uint32_t>(hn::ReduceMax(di, max_bits));
 }
 
-// Rounds n <= 32 values times `inverse` to int8, zeros up to 32; returns the offset, −8 · their sum.
+// Rounds n <= 32 values times `inverse` to int8, zeros up to 32; returns the offset, −8 · their
+// sum.
 HWY_INLINE int32_t QuantizeBlock(const float* x, size_t n, float inverse, int8_t* values) {
   const QuantizeTag d;
   const hn::RebindToSigned<QuantizeTag> di;

@@ -81,9 +81,11 @@ float Gelu(float x) {
   const float s = a * a;
   const float s_low = std::fma(a, a, -s);
   const Exp e = ExpOfMinus(0.5f * s, 0.5f * s_low);
-  const float t = (a - c::kErfcShift) / (a + c::kErfcShift);
+  const float inverse = 1.0f / (a + c::kErfcShift);
+  const float t = (a - c::kErfcShift) * inverse;
   float r = c::kErfc[9];
   for (int i = 8; i >= 0; --i) r = std::fma(r, t, c::kErfc[i]);
+  r = r * inverse;
   // x·Φ(x) = −a·Φ(−a) for x < 0, and x − x·Φ(−x) for x >= 0.
   if (x < 0.0f) return Scale(-a * (r * e.p), e.n);
   return std::fma(-a, r * Value(e), x);
@@ -212,8 +214,8 @@ bool QuantizeBlocks(const float* x, size_t n, int8_t* values, float* scales, int
   bool finite = true;
   for (size_t b = 0; b < DivCeil(n, kActivationBlock); ++b) {
     const size_t begin = b * kActivationBlock;
-    finite &= QuantizeGroup(x + begin, std::min(n - begin, kActivationBlock), values + begin,
-                            scales + b);
+    finite &=
+        QuantizeGroup(x + begin, std::min(n - begin, kActivationBlock), values + begin, scales + b);
     offsets[b] = Offset(values + begin);
   }
   return finite;
@@ -252,7 +254,8 @@ bool Combine(const CombineArgs& args) {
     if (args.gate == nullptr) {
       h = Activate(args.activation, up);
     } else {
-      const float gate = args.gate_bias == nullptr ? args.gate[i] : args.gate[i] + args.gate_bias[i];
+      const float gate =
+          args.gate_bias == nullptr ? args.gate[i] : args.gate[i] + args.gate_bias[i];
       h = Activate(args.activation, gate) * up;
     }
     args.out[i] = h;
@@ -271,7 +274,8 @@ void Finish(const FinishArgs& args) {
 }
 
 const Kernels& ReferenceKernels() {
-  static constexpr Kernels kernels = {"SCALAR", true, QuantizeBlocks, QuantizeRow, AllFinite, Dot, Combine, Finish};
+  static constexpr Kernels kernels = {"SCALAR",  true, QuantizeBlocks, QuantizeRow,
+                                      AllFinite, Dot,  Combine,        Finish};
   return kernels;
 }
 

@@ -1,5 +1,5 @@
-// The numerics contract as scalar code: what every vector kernel must reproduce bit for bit. Written
-// to be read, not to be fast.
+// The numerics contract as scalar code: what every vector kernel must reproduce bit for bit.
+// Written to be read, not to be fast.
 #ifndef SLUICE_SRC_KERNELS_REFERENCE_H_
 #define SLUICE_SRC_KERNELS_REFERENCE_H_
 

@@ -1,11 +1,11 @@
 // Opens and closes the code of one instruction set.
 //
 // Each file in targets/ compiles all kernels for one target: it names the target, then includes
-// kernel_set-inl.h. (Highway's foreach_target would compile all of them in one translation unit; one
-// each builds in parallel, and a target of our own is one more file.) A target of our own is one of
-// Highway's plus instruction-set extensions that Highway does not dispatch on; it has a namespace of its own
-// inside Highway's, because the same inline function compiled for two instruction sets must have two
-// names.
+// kernel_set-inl.h. (Highway's foreach_target would compile all of them in one translation unit;
+// one each builds in parallel, and a target of our own is one more file.) A target of our own is
+// one of Highway's plus instruction-set extensions that Highway does not dispatch on; it has a
+// namespace of its own inside Highway's, because the same inline function compiled for two
+// instruction sets must have two names.
 //
 //   SLUICE_HWY_TARGET   Highway's target, e.g. HWY_AVX2
 //   SLUICE_VARIANT      the inner namespace

@@ -10,7 +10,8 @@
 
 namespace sluice::test {
 
-// A generator for one test; the seed is drawn afresh for each process unless SLUICE_TEST_SEED is set.
+// A generator for one test; the seed is drawn afresh for each process unless SLUICE_TEST_SEED is
+// set.
 class Random {
  public:
   Random() : seed_(Seed()), engine_(seed_) {
