@@ -41,7 +41,7 @@ struct Naming {
   PerMatrix<std::string_view> matrices;  // an empty gate: an ungated block
   // The one tensor that holds gate's rows and then up's; empty: they are apart. `matrices` then
   // says what the halves are called.
-  std::string_view fused;
+  std::string_view fused = {};
   Orientation orientation = Orientation::kOutIn;
 };
 
@@ -73,10 +73,8 @@ struct Architecture {
   ActivationRule activation;
   Biases biases = Biases::kNever;
   // A model with several towers nests the configuration of its language model under this key.
-  std::string_view nested;
+  std::string_view nested = {};
 };
-
-std::span<const Architecture> Architectures();
 
 // Null if there is none.
 const Architecture* FindArchitecture(Dialect dialect, std::string_view key);

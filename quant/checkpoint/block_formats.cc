@@ -18,72 +18,72 @@ static_assert(std::endian::native == std::endian::little);
 // byte j - 16. The fifth bit is bit j of `high`. The _0 types are signed: the integer less half its
 // range. No struct has padding: every member is at most 2-byte aligned.
 
-struct Q4_0 {
+struct Q40Block {
   F16 scale;
   uint8_t nibbles[16];
 };
-static_assert(sizeof(Q4_0) == 18);
+static_assert(sizeof(Q40Block) == 18);
 
-struct Q4_1 {
+struct Q41Block {
   F16 scale;
   F16 minimum;
   uint8_t nibbles[16];
 };
-static_assert(sizeof(Q4_1) == 20);
+static_assert(sizeof(Q41Block) == 20);
 
-struct Q5_0 {
+struct Q50Block {
   F16 scale;
   uint8_t high[4];
   uint8_t nibbles[16];
 };
-static_assert(sizeof(Q5_0) == 22);
+static_assert(sizeof(Q50Block) == 22);
 
-struct Q5_1 {
+struct Q51Block {
   F16 scale;
   F16 minimum;
   uint8_t high[4];
   uint8_t nibbles[16];
 };
-static_assert(sizeof(Q5_1) == 24);
+static_assert(sizeof(Q51Block) == 24);
 
-struct Q8_0 {
+struct Q80Block {
   F16 scale;
   int8_t values[32];
 };
-static_assert(sizeof(Q8_0) == 34);
+static_assert(sizeof(Q80Block) == 34);
 
 // ---- Super-blocks of 256 ----
 // Eight sub-blocks of 32, each with a 6-bit scale and a 6-bit minimum, in units of the
 // super-block's f16 `scale` and `minimum`. Sub-block s takes the low (s even) or high (s odd)
 // nibbles of the 32 bytes from 32·(s/2); its fifth bits are bit s of the 32 bytes of `high`.
 
-struct Q4_K {
+struct Q4KBlock {
   F16 scale;
   F16 minimum;
   uint8_t scales[12];
   uint8_t nibbles[128];
 };
-static_assert(sizeof(Q4_K) == 144);
+static_assert(sizeof(Q4KBlock) == 144);
 
-struct Q5_K {
+struct Q5KBlock {
   F16 scale;
   F16 minimum;
   uint8_t scales[12];
   uint8_t high[32];
   uint8_t nibbles[128];
 };
-static_assert(sizeof(Q5_K) == 176);
+static_assert(sizeof(Q5KBlock) == 176);
 
 // Two halves of 128; in each, quarter g takes the low (g < 2) or high nibbles of the 32 bytes from
 // 32·(g mod 2) and bits 2g, 2g + 1 of the half's 32 bytes of `high`. Signed: less 32. Sixteen
 // consecutive values share an 8-bit scale, in units of the super-block's.
-struct Q6_K {
+struct Q6KBlock {
   uint8_t nibbles[128];
   uint8_t high[64];
   int8_t scales[16];
   F16 scale;
 };
-static_assert(sizeof(Q6_K) == 210);
+static_assert(sizeof(Q6KBlock) == 210);
 
 constexpr size_t kSmall = 32;
 constexpr size_t kSuper = 256;
@@ -95,14 +95,14 @@ int Nibble(const uint8_t (&nibbles)[16], size_t j) {
 
 int FifthBit(const uint8_t (&high)[4], size_t j) { return ((high[j / 8] >> (j % 8)) & 1) << 4; }
 
-void DecodeBlock(const Q4_0& b, float* out) {
+void DecodeBlock(const Q40Block& b, float* out) {
   const float scale = ToFloat(b.scale);
   for (size_t j = 0; j < kSmall; ++j) {
     out[j] = static_cast<float>(Nibble(b.nibbles, j) - 8) * scale;
   }
 }
 
-void DecodeBlock(const Q4_1& b, float* out) {
+void DecodeBlock(const Q41Block& b, float* out) {
   const float scale = ToFloat(b.scale);
   const float minimum = ToFloat(b.minimum);
   for (size_t j = 0; j < kSmall; ++j) {
@@ -110,14 +110,14 @@ void DecodeBlock(const Q4_1& b, float* out) {
   }
 }
 
-void DecodeBlock(const Q5_0& b, float* out) {
+void DecodeBlock(const Q50Block& b, float* out) {
   const float scale = ToFloat(b.scale);
   for (size_t j = 0; j < kSmall; ++j) {
     out[j] = static_cast<float>((Nibble(b.nibbles, j) | FifthBit(b.high, j)) - 16) * scale;
   }
 }
 
-void DecodeBlock(const Q5_1& b, float* out) {
+void DecodeBlock(const Q51Block& b, float* out) {
   const float scale = ToFloat(b.scale);
   const float minimum = ToFloat(b.minimum);
   for (size_t j = 0; j < kSmall; ++j) {
@@ -125,7 +125,7 @@ void DecodeBlock(const Q5_1& b, float* out) {
   }
 }
 
-void DecodeBlock(const Q8_0& b, float* out) {
+void DecodeBlock(const Q80Block& b, float* out) {
   const float scale = ToFloat(b.scale);
   for (size_t j = 0; j < kSmall; ++j) out[j] = static_cast<float>(b.values[j]) * scale;
 }
@@ -153,7 +153,7 @@ ScaleAndMinimum SubBlock(const Block& b, size_t s) {
           ToFloat(b.minimum) * static_cast<float>(minimum)};
 }
 
-void DecodeBlock(const Q4_K& b, float* out) {
+void DecodeBlock(const Q4KBlock& b, float* out) {
   for (size_t s = 0; s < 8; ++s) {
     const auto [scale, minimum] = SubBlock(b, s);
     const uint8_t* nibbles = b.nibbles + 32 * (s / 2);
@@ -164,7 +164,7 @@ void DecodeBlock(const Q4_K& b, float* out) {
   }
 }
 
-void DecodeBlock(const Q5_K& b, float* out) {
+void DecodeBlock(const Q5KBlock& b, float* out) {
   for (size_t s = 0; s < 8; ++s) {
     const auto [scale, minimum] = SubBlock(b, s);
     const uint8_t* nibbles = b.nibbles + 32 * (s / 2);
@@ -176,7 +176,7 @@ void DecodeBlock(const Q5_K& b, float* out) {
   }
 }
 
-void DecodeBlock(const Q6_K& b, float* out) {
+void DecodeBlock(const Q6KBlock& b, float* out) {
   const float super = ToFloat(b.scale);
   for (size_t half = 0; half < 2; ++half) {
     for (size_t g = 0; g < 4; ++g) {
@@ -185,7 +185,8 @@ void DecodeBlock(const Q6_K& b, float* out) {
       const size_t base = 128 * half + 32 * g;
       const int shift = g < 2 ? 0 : 4;
       for (size_t j = 0; j < 32; ++j) {
-        const float scale = super * static_cast<float>(b.scales[(base + j) / 16]);
+        const size_t group = (base + j) / 16;
+        const float scale = super * static_cast<float>(b.scales[group]);
         const int value = ((nibbles[j] >> shift) & 0xF) | (((high[j] >> (2 * g)) & 3) << 4);
         out[base + j] = scale * static_cast<float>(value - 32);
       }
@@ -224,17 +225,17 @@ constexpr BlockFormat Readable(uint32_t number, std::string_view name) {
 constexpr BlockFormat kFormats[] = {
     {0, "F32", 1, 4, DecodeF32},
     {1, "F16", 1, 2, DecodeHalf<F16>},
-    Readable<Q4_0, kSmall>(2, "Q4_0"),
-    Readable<Q4_1, kSmall>(3, "Q4_1"),
-    Readable<Q5_0, kSmall>(6, "Q5_0"),
-    Readable<Q5_1, kSmall>(7, "Q5_1"),
-    Readable<Q8_0, kSmall>(8, "Q8_0"),
+    Readable<Q40Block, kSmall>(2, "Q4_0"),
+    Readable<Q41Block, kSmall>(3, "Q4_1"),
+    Readable<Q50Block, kSmall>(6, "Q5_0"),
+    Readable<Q51Block, kSmall>(7, "Q5_1"),
+    Readable<Q80Block, kSmall>(8, "Q8_0"),
     {9, "Q8_1", 32, 36},
     {10, "Q2_K", 256, 84},
     {11, "Q3_K", 256, 110},
-    Readable<Q4_K, kSuper>(12, "Q4_K"),
-    Readable<Q5_K, kSuper>(13, "Q5_K"),
-    Readable<Q6_K, kSuper>(14, "Q6_K"),
+    Readable<Q4KBlock, kSuper>(12, "Q4_K"),
+    Readable<Q5KBlock, kSuper>(13, "Q5_K"),
+    Readable<Q6KBlock, kSuper>(14, "Q6_K"),
     {15, "Q8_K", 256, 292},
     {16, "IQ2_XXS", 256, 66},
     {17, "IQ2_XS", 256, 74},

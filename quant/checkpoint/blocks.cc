@@ -196,25 +196,24 @@ class BlockFinder {
     }
     widths.d_model = in_out ? up.shape[0] : up.shape[1];
     widths.d_ff = (in_out ? up.shape[1] : up.shape[0]) / (fused ? 2 : 1);
-    const auto because = [&](const std::string& reason) {
-      widths.why += (widths.why.empty() ? "" : ", ") + reason;
-    };
     if (config_.d_model) {
       widths.d_model = config_.d_model->value;
-      because(std::format("{} {}", config_.d_model->key, widths.d_model));
+      widths.why = std::format("{}: {} {}", config_.path, config_.d_model->key, widths.d_model);
     } else if (d_model_) {
       widths.d_model = *d_model_;
-      because(std::format("d_model {} of the layers before", widths.d_model));
+      widths.why = std::format("d_model {} as in the layers before", widths.d_model);
+    } else {
+      widths.why = std::format("d_model {} by tensor {}", widths.d_model, up.name);
     }
     if (const auto d_ff = config_.DFf(layer)) {
       widths.d_ff = *d_ff;
-      because(std::format("{} {}", config_.d_ff_key, widths.d_ff));
-    } else if (!config_.d_ff.empty()) {
+      widths.why += std::format(", {} {}", config_.d_ff_key, widths.d_ff);
+    } else if (config_.d_ff.empty()) {
+      widths.why += std::format(", d_ff {} by tensor {}", widths.d_ff, up.name);
+    } else {
       return Fail(ErrorCode::kCorrupt, "{}: tensor {} is of layer {}, but {} has {} values",
                   up.file->path(), Quote(up.name), layer, config_.d_ff_key, config_.d_ff.size());
     }
-    if (config_.d_model || !config_.d_ff.empty()) because("by " + config_.path);
-    because(std::format("{} {}", up.name, ShapeText(up.shape)));
     return widths;
   }
 

@@ -76,7 +76,9 @@ class Checkpoint::Impl {
                   layers_[index].layer, Name(m));
     }
     const MatrixPlace& place = places_[index][m];
-    LinearWeights out{.rows = matrix->rows, .cols = matrix->cols};
+    LinearWeights out;
+    out.rows = matrix->rows;
+    out.cols = matrix->cols;
     SLUICE_TRY(ReadWeights(place, out));
     if (place.bias != nullptr) {
       SLUICE_TRY(ReadRows(*place.bias, 0, 1, [&](size_t, std::span<const float> values) {

@@ -173,7 +173,8 @@ Expected<std::optional<ConfigSize>> MetaHiddenSize(const JsonConfig& config, uin
   SLUICE_ASSIGN(const auto multiple, config.Size("multiple_of"));
   if (!multiple) return std::nullopt;
   SLUICE_ASSIGN(const double factor, config.Number("ffn_dim_multiplier", 1.0));
-  const double scaled = std::floor(factor * static_cast<double>(2 * 4 * dim / 3));
+  const uint64_t two_thirds = 2 * (4 * dim) / 3;
+  const double scaled = std::floor(factor * static_cast<double>(two_thirds));
   if (!(scaled >= 1.0 && scaled <= static_cast<double>(kMaxSize))) {
     return config.Wrong("ffn_dim_multiplier", *config.Find("ffn_dim_multiplier"),
                         "not a factor for a width");
@@ -206,7 +207,9 @@ Status ReadSizes(const JsonConfig& config, ModelConfig& model) {
 }
 
 Expected<ModelConfig> ReadFamily(const JsonConfig& config, const Architecture* architecture) {
-  ModelConfig model{.path = config.path(), .architecture = architecture};
+  ModelConfig model;
+  model.path = config.path();
+  model.architecture = architecture;
   SLUICE_TRY(config.CheckDense());
   SLUICE_ASSIGN(model.activation, ReadActivation(config, architecture->activation));
   model.biases = architecture->biases;
@@ -296,10 +299,11 @@ Expected<ModelConfig> ReadGgufConfig(const std::string& path, const Gguf& gguf) 
                 "{}: one of the {} parts of a split GGUF; merge them with llama.cpp's gguf-split",
                 path, *parts);
   }
-  ModelConfig model{.path = path,
-                    .architecture = architecture,
-                    .activation = architecture->activation.absent,
-                    .biases = architecture->biases};
+  ModelConfig model;
+  model.path = path;
+  model.architecture = architecture;
+  model.activation = architecture->activation.absent;
+  model.biases = architecture->biases;
   const SizeKeys& keys = architecture->sizes;
   SLUICE_ASSIGN(model.d_model, GgufSize(gguf, *architecture, keys.d_model));
   SLUICE_ASSIGN(model.layers, GgufSize(gguf, *architecture, keys.layers));
