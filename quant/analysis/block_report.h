@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "quant/analysis/calibration.h"
+#include "quant/analysis/metrics.h"
 #include "quant/checkpoint/checkpoint.h"
 #include "sluice/cpu.h"
 #include "sluice/error.h"
@@ -28,19 +29,13 @@ struct MatrixReport {
   double bits_per_weight = 0;
   double weight_relative_rmse = 0;
   double weight_max_abs_error = 0;
-  uint64_t zero_blocks = 0;
+  uint64_t zero_blocks = 0;  // blocks, or rows, with scale 0
 };
 
-struct OutputReport {
-  double relative_l2 = 0;
-  double sqnr_db = 0;
-  double cosine_mean = 0;
-  double cosine_min = 0;
-  double max_abs_error = 0;
-  size_t worst_token = 0;  // the token with the largest relative L2 error
-};
-
-// relative_l2 of the block in which only that one thing is quantized.
+// relative_l2 of the block in which only that one thing is quantized, all else in double. Weights
+// are those of the packed file; activations are quantized as the file says and the highway and
+// reference backends do, and only for the matrices that take quantized ones. `all` is what the
+// backend really computed, the same figure as output.relative_l2.
 struct Attribution {
   PerMatrix<std::optional<double>> matrices;  // gate is empty in an ungated block
   double input_activations = 0;
@@ -69,9 +64,9 @@ struct ModelReport {
   std::string model;               // path of the checkpoint
   std::string file;                // path of the packed file
   std::string calibration_source;  // a path, or "random"
-  size_t calibration_tokens = 0;
-  std::string cpu;
-  std::string backend;  // name and instruction sets
+  size_t calibration_tokens = 0;   // the most that any layer has
+  std::string cpu;                 // its maker's name for it
+  std::string backend;             // name and instruction sets
   std::vector<LayerReport> layers;
   ReportTotals totals;
   std::vector<std::string> warnings;
@@ -85,9 +80,15 @@ struct ReportOptions {
 };
 
 // Compares each block of `model` with the checkpoint's, on the calibration inputs of its layer: y
-// in double from the unquantized weights, ŷ from Ffn::Forward. One layer is in memory at a time.
-// Errors: shapes or activations that differ, a layer that the checkpoint lacks, calibration of the
-// wrong width.
+// in double from the unquantized weights with the checkpoint's activation, ŷ from Ffn::Forward. A
+// layer without calibration is judged on random inputs, as many as the others have. One matrix of
+// the checkpoint is in memory at a time, besides about seven times tokens · d_ff values in double.
+//
+// Warnings: random inputs; a layer without calibration; an activation that differs from the
+// checkpoint's; a matrix whose format is not the requested one, or that is all zero; blocks of
+// weights that became zeros; outputs that are not finite; a backend with its own activation format.
+// Errors: shapes that differ, a layer that the checkpoint lacks, calibration of the wrong width, a
+// block that the backend cannot run.
 Expected<ModelReport> BuildReport(const Checkpoint& checkpoint, const Model& model,
                                   const Calibration& calibration, const ReportOptions& options);
 

@@ -18,20 +18,23 @@ namespace sluice {
 // no file.
 class Calibration {
  public:
+  // Errors: no safetensors file; one without any such tensor; one whose dtype or rank is wrong.
   static Expected<Calibration> Open(const std::string& path);
+  // Each layer gets other values; the same seed gives the same ones everywhere.
   static Calibration Random(size_t tokens, uint64_t seed);
 
   bool random() const { return !file_; }
   const std::string& source() const { return source_; }  // the path, or "random"
+  size_t tokens() const { return tokens_; }              // the most that any layer has
 
-  // Row-major [tokens, d_model]. nullopt: the file has nothing for this layer (the caller says so).
-  // Errors: a wrong width, dtype or rank, NaN or Inf (tensor and index named).
+  // Row-major [tokens, d_model], at least one token. nullopt: the file has nothing for this layer
+  // (the caller says so). Errors: a wrong width, NaN or Inf (tensor and index named).
   Expected<std::optional<std::vector<float>>> Inputs(size_t layer, size_t d_model) const;
 
  private:
   std::string source_ = "random";
   std::optional<SafetensorsFile> file_;
-  size_t random_tokens_ = 0;
+  size_t tokens_ = 0;
   uint64_t seed_ = 0;
 };
 

@@ -1,0 +1,209 @@
+#include "quant/analysis/compare_block.h"
+
+#include <algorithm>
+#include <cmath>
+#include <format>
+#include <utility>
+
+#include "quant/analysis/metrics.h"
+#include "quant/analysis/reference_block.h"
+#include "quant/quantizer/quantizer.h"
+#include "src/base/status.h"
+
+namespace sluice {
+namespace {
+
+// A matrix as trained and as stored.
+struct MatrixPair {
+  LinearWeights trained;
+  std::vector<float> stored;  // dequantized, same shape
+  bool quantized = false;
+
+  MatrixView<const float> stored_view() const {
+    return {stored.data(), trained.rows, trained.cols};
+  }
+};
+
+// What gate or up make of the inputs when nothing, only their weights, or only x is quantized.
+struct Projections {
+  DoubleMatrix exact;
+  DoubleMatrix with_weights;
+  DoubleMatrix with_input;
+};
+
+// The hidden vector act(g) ⊙ u when nothing or only one thing before it is quantized.
+struct Hidden {
+  DoubleMatrix exact;
+  PerMatrix<std::optional<DoubleMatrix>> with_weights;  // of gate, of up
+  DoubleMatrix with_input;
+};
+
+// In place of `a`, which the caller gives up.
+DoubleMatrix Times(DoubleMatrix&& a, const DoubleMatrix& b) {
+  a.array() *= b.array();
+  return std::move(a);
+}
+
+// Blocks of real weights that the quantizer made zeros for being below kMinWeightAmax.
+void WarnOfLostBlocks(Matrix matrix, const LinearWeights& trained, const QuantizedMatrix& stored,
+                      std::vector<std::string>& warnings) {
+  size_t lost = 0;
+  size_t first_row = 0;
+  for (size_t i = 0; i < stored.scales.size(); ++i) {
+    if (stored.scales[i] != 0.0f) continue;
+    const size_t row = i / stored.blocks();
+    const size_t begin = i % stored.blocks() * stored.block();
+    const size_t count = std::min(stored.block(), stored.cols - begin);
+    if (IsAllZero({trained.weights.data() + row * trained.cols + begin, 1, count})) continue;
+    if (lost++ == 0) first_row = row;
+  }
+  if (lost == 0) return;
+  warnings.push_back(
+      std::format("{}: {} blocks of weights below {} became zeros, the first in row {}",
+                  Name(matrix), lost, kMinWeightAmax, first_row));
+}
+
+class Comparison {
+ public:
+  Comparison(const ExactBlock& exact, const BlockView& packed, MatrixView<const float> x,
+             const ThreadPool* pool)
+      : exact_(exact), packed_(packed), x_(ToDouble(x)), pool_(pool) {}
+
+  Status Run(MatrixView<const float> computed) {
+    SLUICE_ASSIGN(Hidden hidden, Before());
+    return Down(hidden, computed);
+  }
+
+  BlockComparison Take() && { return std::move(result_); }
+
+ private:
+  // Loads a matrix and notes how its weights fared.
+  Expected<MatrixPair> Load(Matrix m) {
+    const PackedLayout& layout = packed_.matrices[m].layout;
+    MatrixPair pair;
+    SLUICE_ASSIGN(pair.trained, exact_.load(m));
+    if (pair.trained.rows != layout.rows || pair.trained.cols != layout.cols) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  "{} is [{}, {}] in the checkpoint, but [{}, {}] in the packed file", Name(m),
+                  pair.trained.rows, pair.trained.cols, layout.rows, layout.cols);
+    }
+    const QuantizedMatrix stored = Unpack(packed_.matrices[m]);
+    pair.stored = Dequantize(stored);
+    pair.quantized = stored.format.quantized();
+
+    const ErrorSums errors = Compare(pair.trained.weights, pair.stored);
+    MatrixReport& report = result_.report.matrices[m].emplace();
+    report.format = report.requested = stored.format;
+    report.rows = stored.rows;
+    report.cols = stored.cols;
+    report.weight_relative_rmse = errors.relative_l2();
+    report.weight_max_abs_error = errors.max_abs_error();
+    report.zero_blocks = CountZeroBlocks(stored);
+    if (IsAllZero(pair.trained.view())) {
+      result_.warnings.push_back(
+          std::format("{}: all weights are zero in the checkpoint", Name(m)));
+    } else {
+      WarnOfLostBlocks(m, pair.trained, stored, result_.warnings);
+    }
+    return pair;
+  }
+
+  Expected<Projections> Project(Matrix m, const DoubleMatrix& quantized_x) {
+    SLUICE_ASSIGN(const MatrixPair pair, Load(m));
+    const auto trained = pair.trained.view();
+    Projections p;
+    p.exact = Linear(x_, trained, pair.trained.bias, pool_);
+    p.with_weights = Linear(x_, pair.stored_view(), pair.trained.bias, pool_);
+    p.with_input =
+        pair.quantized ? Linear(quantized_x, trained, pair.trained.bias, pool_) : p.exact;
+    return p;
+  }
+
+  // x ─► gate ∥ up ─► act(g) ⊙ u. These are the largest matrices here, so products go in the place
+  // of factors that nobody needs any more.
+  Expected<Hidden> Before() {
+    const DoubleMatrix quantized_x = QuantizeActivations(x_, packed_.input, pool_);
+    Hidden hidden;
+    Projections gate;
+    if (exact_.gated) {
+      SLUICE_ASSIGN(gate, Project(Matrix::kGate, quantized_x));
+    }
+    SLUICE_ASSIGN(Projections up, Project(Matrix::kUp, quantized_x));
+    Projections& activated = exact_.gated ? gate : up;
+    for (DoubleMatrix* p : {&activated.exact, &activated.with_weights, &activated.with_input}) {
+      Activate(exact_.activation, *p, pool_);
+    }
+    if (exact_.gated) {
+      hidden.with_weights[Matrix::kGate] = Times(std::move(gate.with_weights), up.exact);
+      up.with_weights = Times(std::move(up.with_weights), gate.exact);
+      up.with_input = Times(std::move(up.with_input), gate.with_input);
+      up.exact = Times(std::move(up.exact), gate.exact);
+    }
+    hidden.with_weights[Matrix::kUp] = std::move(up.with_weights);
+    hidden.with_input = std::move(up.with_input);
+    hidden.exact = std::move(up.exact);
+    return hidden;
+  }
+
+  Status Down(const Hidden& hidden, MatrixView<const float> computed) {
+    SLUICE_ASSIGN(const MatrixPair down, Load(Matrix::kDown));
+    const auto& bias = down.trained.bias;
+    const DoubleMatrix y = Linear(hidden.exact, down.trained.view(), bias, pool_);
+    const auto error_with = [&](const DoubleMatrix& h, MatrixView<const float> weights) {
+      return RelativeL2(View(y), View(Linear(h, weights, bias, pool_)));
+    };
+    Attribution& attribution = result_.report.attribution;
+    for (const Matrix m : {Matrix::kGate, Matrix::kUp}) {
+      if (!hidden.with_weights[m]) continue;
+      attribution.matrices[m] = error_with(*hidden.with_weights[m], down.trained.view());
+    }
+    attribution.matrices[Matrix::kDown] = error_with(hidden.exact, down.stored_view());
+    attribution.input_activations = error_with(hidden.with_input, down.trained.view());
+    if (down.quantized) {
+      attribution.hidden_activations =
+          error_with(QuantizeActivations(hidden.exact, packed_.hidden, pool_), down.trained.view());
+    }
+    Output(y, computed);
+    return {};
+  }
+
+  void Output(const DoubleMatrix& y, MatrixView<const float> computed) {
+    LayerReport& report = result_.report;
+    report.output = MeasureOutput(View(y), computed);
+    report.attribution.all = report.output.relative_l2;
+    report.tokens = computed.rows;
+    report.input_activations = packed_.input;
+    report.hidden_activations = packed_.hidden;
+    size_t bad = 0;
+    for (size_t t = 0; t < computed.rows; ++t) {
+      bad += std::ranges::any_of(computed.row(t), [](float v) { return !std::isfinite(v); });
+    }
+    if (bad != 0) {
+      result_.warnings.push_back(
+          std::format("the output of {} of {} tokens is not finite", bad, computed.rows));
+    }
+  }
+
+  const ExactBlock& exact_;
+  const BlockView& packed_;
+  const DoubleMatrix x_;
+  const ThreadPool* pool_;
+  BlockComparison result_;
+};
+
+}  // namespace
+
+Expected<BlockComparison> CompareBlock(const ExactBlock& exact, const BlockView& packed,
+                                       MatrixView<const float> x, MatrixView<const float> computed,
+                                       const ThreadPool* pool) {
+  if (exact.gated != packed.gated) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "the block is {} in the checkpoint, but {} in the file",
+                exact.gated ? "gated" : "ungated", packed.gated ? "gated" : "ungated");
+  }
+  Comparison comparison(exact, packed, x, pool);
+  SLUICE_TRY(comparison.Run(computed));
+  return std::move(comparison).Take();
+}
+
+}  // namespace sluice
