@@ -41,14 +41,15 @@ inline constexpr int kLayoutVersion = 1;
 // foreign file brings −128 (131072·128·127 = 2^31 − 2^24).
 inline constexpr size_t kMaxK = 131072;
 // Bound on rows, so that no product of sizes overflows 64 bits.
-inline constexpr size_t kMaxRows = size_t{1} << 32;
+inline constexpr uint64_t kMaxRows = uint64_t{1} << 32;
 
 struct PackedLayout {
   WeightFormat format;
   size_t rows = 0;  // N, out
   size_t cols = 0;  // K, in
 
-  // Errors: an empty matrix, K beyond kMaxK, rows beyond kMaxRows.
+  // Errors: an empty matrix, K beyond kMaxK, rows beyond kMaxRows, more bytes than this machine can
+  // address. Of what it returns, no size overflows.
   static Expected<PackedLayout> Create(WeightFormat format, size_t rows, size_t cols);
 
   constexpr size_t strips() const { return DivCeil(rows, kStripRows); }
