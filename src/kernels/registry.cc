@@ -13,6 +13,9 @@ namespace sluice {
 
 // Defined by the files in targets/.
 #if defined(__x86_64__)
+namespace N_AVX3_DL::amx {
+const Kernels& GetKernels();
+}
 namespace N_AVX3_ZEN4::plain {
 const Kernels& GetKernels();
 }
@@ -58,11 +61,13 @@ namespace {
 struct Compiled {
   const Kernels& (*get)();
   std::string_view needs;  // the feature that brings all others the target uses; "": none
+  bool batch_only = false;
 };
 
 // Best first.
 constexpr Compiled kCompiled[] = {
 #if defined(__x86_64__)
+    {N_AVX3_DL::amx::GetKernels, "amx_int8", /*batch_only=*/true},
     {N_AVX3_ZEN4::plain::GetKernels, "avx512_bf16"},
     {N_AVX3_DL::plain::GetKernels, "avx512_vnni"},
     {N_AVX3::plain::GetKernels, "avx512"},
@@ -85,6 +90,7 @@ constexpr Compiled kCompiled[] = {
 RegisteredKernels Describe(const Compiled& compiled) {
   RegisteredKernels entry;
   entry.kernels = &compiled.get();
+  entry.batch_only = compiled.batch_only;
   if (compiled.needs.empty()) {
     entry.available = true;
     entry.reason = "every CPU of this architecture";
@@ -110,20 +116,40 @@ std::span<const RegisteredKernels> AllKernels() {
   return entries;
 }
 
-Expected<KernelPair> FindKernels(std::string_view target, WeightFormat) {
+namespace {
+
+Expected<KernelPair> BestKernels() {
+  KernelPair best;
+  for (const RegisteredKernels& entry : AllKernels()) {
+    if (!entry.available) continue;
+    if (best.batch == nullptr) best.batch = entry.kernels;
+    if (best.decode == nullptr && !entry.batch_only) best.decode = entry.kernels;
+  }
+  if (best.decode == nullptr) {
+    return Fail(ErrorCode::kUnsupported,
+                "this CPU has none of the instruction sets that there are "
+                "kernels for");
+  }
+  return best;
+}
+
+}  // namespace
+
+Expected<KernelPair> FindKernels(std::string_view target, WeightFormat format) {
+  if (target.empty()) {
+    SLUICE_ASSIGN(KernelPair best, BestKernels());
+    // Tiles multiply integers only.
+    if (!format.quantized()) best.batch = best.decode;
+    return best;
+  }
   std::string known;
   for (const RegisteredKernels& entry : AllKernels()) {
     const std::string_view name = entry.kernels->target;
-    if (target.empty() ? entry.available && !entry.batch_only : name == target) {
-      if (!entry.available) {
-        return Fail(ErrorCode::kUnsupported, "target {} cannot run here: {}", name, entry.reason);
-      }
-      return KernelPair{entry.kernels, entry.kernels};
+    if (name == target) {
+      if (entry.available) return KernelPair{entry.kernels, entry.kernels};
+      return Fail(ErrorCode::kUnsupported, "target {} cannot run here: {}", name, entry.reason);
     }
     known += (known.empty() ? "" : ", ") + std::string(name);
-  }
-  if (target.empty()) {
-    return Fail(ErrorCode::kUnsupported, "no compiled target runs on this CPU: {}", known);
   }
   return Fail(ErrorCode::kInvalidArgument, "unknown target \"{}\"; known: {}", target, known);
 }
