@@ -38,7 +38,10 @@ def quantize(sluice, out, name, options):
     command += ["--calibration", CALIBRATION, "--report", report, *options]
     if name == list(FORMATS)[-1]:
         command += ["--report", out / "report.json", "--report", out / "report.html"]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    print(f"demo: quantizing as {name}", file=sys.stderr)
+    result = subprocess.run(command, capture_output=True, text=True)
+    if result.returncode != 0:
+        sys.exit(result.stdout + result.stderr + "demo: that was `sluice quantize`")
     return json.loads(report.read_text(encoding="utf-8"))
 
 
