@@ -74,11 +74,11 @@ void ZeroTail(const ActivationRows& rows, size_t token) {
               (rows.offset_stride - blocks) * sizeof(int32_t));
 }
 
-// Both passes of a block over one kernel set for few tokens and one for many. The sets agree bit for
-// bit; so do all ways of cutting the work.
+// Both passes of a block over one kernel set for few tokens and one for many. The sets agree bit
+// for bit; so do all ways of cutting the work.
 class KernelRunner final : public BlockRunner {
  public:
-  KernelRunner(const BlockView& block, KernelPair kernels, const ThreadPool* pool,
+  KernelRunner(const BlockView& block, const PerMatrix<KernelPair>& kernels, const ThreadPool* pool,
                std::string_view name)
       : block_(block), kernels_(kernels), pool_(pool), name_(name) {}
 
@@ -88,7 +88,8 @@ class KernelRunner final : public BlockRunner {
 
   void GateUp(const Pass& pass) const override {
     Scratch scratch = Carve(pass.x.rows, pass.scratch.data());
-    const Kernels& kernels = KernelsFor(pass.x.rows);
+    // For what is not a matrix's own: quantization and the elementwise part.
+    const Kernels& kernels = *kernels_[Matrix::kUp].decode;
     scratch.x.floats = pass.x.data;
     scratch.x.float_stride = pass.x.stride;
     ParallelFor(pool_, pass.x.rows, TokenGrain(pass.x.rows), [&](size_t begin, size_t end) {
@@ -110,7 +111,7 @@ class KernelRunner final : public BlockRunner {
 
   void Down(const Pass& pass) const override {
     const Scratch scratch = Carve(pass.x.rows, pass.scratch.data());
-    const Kernels& kernels = KernelsFor(pass.x.rows);
+    const Kernels& kernels = KernelsFor(Matrix::kDown, pass.x.rows);
     const size_t strips = block_.matrices[Matrix::kDown].layout.strips();
     ParallelFor(pool_, strips, Grain(strips), [&](size_t begin, size_t end) {
       for (size_t strip = begin; strip < end; strip += kMaxStrips) {
@@ -120,18 +121,28 @@ class KernelRunner final : public BlockRunner {
   }
 
   std::string Describe() const override {
+    // One line whatever the mixture: the targets of all matrices, each named once.
+    std::string decode;
+    std::string batch;
+    const auto add = [](std::string& list, std::string_view target) {
+      if (list.find(target) == std::string::npos)
+        list += (list.empty() ? "" : "+") + std::string(target);
+    };
+    for (const Matrix m : kMatrices) {
+      if (m == Matrix::kGate && !block_.gated) continue;
+      add(decode, kernels_[m].decode->target);
+      add(batch, kernels_[m].batch->target);
+    }
     const std::string targets =
-        kernels_.decode == kernels_.batch
-            ? std::string(kernels_.decode->target)
-            : std::format("{}, {} from {} tokens", kernels_.decode->target, kernels_.batch->target,
-                          kBatchTokens);
+        decode == batch ? decode
+                        : std::format("{}, {} from {} tokens", decode, batch, kBatchTokens);
     return std::format("{} ({}), activations {}/{}", name_, targets, Name(block_.input),
                        Name(block_.hidden));
   }
 
  private:
-  const Kernels& KernelsFor(size_t tokens) const {
-    return tokens < kBatchTokens ? *kernels_.decode : *kernels_.batch;
+  const Kernels& KernelsFor(Matrix m, size_t tokens) const {
+    return tokens < kBatchTokens ? *kernels_[m].decode : *kernels_[m].batch;
   }
   size_t Grain(size_t pieces) const {
     return std::max<size_t>(1, pieces / (ThreadCount(pool_) * kPiecesPerThread));
@@ -158,7 +169,8 @@ class KernelRunner final : public BlockRunner {
   }
 
   // Quantizes a whole token row as `rows` wants it; returns whether it is finite.
-  static bool PrepareRow(const Kernels& kernels, const ActivationRows& rows, const float* x, size_t t) {
+  static bool PrepareRow(const Kernels& kernels, const ActivationRows& rows, const float* x,
+                         size_t t) {
     if (rows.format == ActivationFormat::kFloat) return kernels.all_finite(x, rows.cols);
     ZeroTail(rows, t);
     int8_t* values = rows.values + t * rows.value_stride;
@@ -172,7 +184,7 @@ class KernelRunner final : public BlockRunner {
 
   // Dot products of gate and up for `count` tokens: gate in columns 0…, up right after. One call
   // when their formats agree, so that four strips stream side by side.
-  void DotGateUp(const Kernels& kernels, const Scratch& scratch, size_t strip, size_t strips,
+  void DotGateUp(const Scratch& scratch, size_t strip, size_t strips, size_t tokens,
                  size_t first_token, size_t count, float* out) const {
     DotArgs args;
     args.x = &scratch.x;
@@ -180,22 +192,21 @@ class KernelRunner final : public BlockRunner {
     args.tokens = count;
     args.out_stride = kMaxStrips * kStripRows;
     args.out = out;
-    const PackedMatrixView* previous = nullptr;
-    for (const Matrix m : {Matrix::kGate, Matrix::kUp}) {
-      if (m == Matrix::kGate && !block_.gated) continue;
-      const PackedMatrixView& matrix = block_.matrices[m];
-      if (previous != nullptr && !(previous->layout == matrix.layout)) {
-        kernels.dot(args);
+    if (block_.gated) {
+      const PackedMatrixView& gate = block_.matrices[Matrix::kGate];
+      AddStrips(args, gate, strip, strips);
+      if (!(gate.layout == block_.matrices[Matrix::kUp].layout)) {
+        KernelsFor(Matrix::kGate, tokens).dot(args);
         args.out += args.num_strips * kStripRows;
         args.num_strips = 0;
       }
-      AddStrips(args, matrix, strip, strips);
-      previous = &matrix;
     }
-    kernels.dot(args);
+    AddStrips(args, block_.matrices[Matrix::kUp], strip, strips);
+    KernelsFor(Matrix::kUp, tokens).dot(args);
   }
 
-  static void AddStrips(DotArgs& args, const PackedMatrixView& matrix, size_t strip, size_t strips) {
+  static void AddStrips(DotArgs& args, const PackedMatrixView& matrix, size_t strip,
+                        size_t strips) {
     args.layout = matrix.layout;
     for (size_t s = strip; s < strip + strips; ++s, ++args.num_strips) {
       args.weights[args.num_strips] = matrix.strip_weights(s);
@@ -204,7 +215,8 @@ class KernelRunner final : public BlockRunner {
   }
 
   // 32 rows of the hidden vector for all tokens, in the form that down takes.
-  void HiddenUnit(const Kernels& kernels, const Scratch& scratch, size_t unit, size_t tokens) const {
+  void HiddenUnit(const Kernels& kernels, const Scratch& scratch, size_t unit,
+                  size_t tokens) const {
     alignas(kAlignment) float dots[kChunkTokens * kMaxStrips * kStripRows];
     const size_t row = unit * kUnitRows;
     const size_t strip = unit * kUnitStrips;
@@ -212,7 +224,7 @@ class KernelRunner final : public BlockRunner {
         std::min(kUnitStrips, block_.matrices[Matrix::kUp].layout.strips() - strip);
     for (size_t first = 0; first < tokens; first += kChunkTokens) {
       const size_t count = std::min(kChunkTokens, tokens - first);
-      DotGateUp(kernels, scratch, strip, strips, first, count, dots);
+      DotGateUp(scratch, strip, strips, tokens, first, count, dots);
       for (size_t t = 0; t < count; ++t) {
         CombineUnit(kernels, scratch, row, strips, first + t, dots + t * kMaxStrips * kStripRows);
       }
@@ -275,7 +287,7 @@ class KernelRunner final : public BlockRunner {
   }
 
   BlockView block_;
-  KernelPair kernels_;
+  PerMatrix<KernelPair> kernels_;
   const ThreadPool* pool_;
   std::string_view name_;
 };
@@ -284,8 +296,10 @@ class KernelRunner final : public BlockRunner {
 
 Expected<std::unique_ptr<BlockRunner>> CreateHighwayRunner(const BlockView& block,
                                                            const RunnerOptions& options) {
-  SLUICE_ASSIGN(const KernelPair kernels,
-                FindKernels(options.target, block.matrices[Matrix::kUp].layout.format));
+  PerMatrix<KernelPair> kernels;
+  for (const Matrix m : kMatrices) {
+    SLUICE_ASSIGN(kernels[m], FindKernels(options.target, block.matrices[m].layout.format));
+  }
   return std::make_unique<KernelRunner>(block, kernels, options.pool, "highway");
 }
 
@@ -296,8 +310,9 @@ Expected<std::unique_ptr<BlockRunner>> CreateReferenceRunner(const BlockView& bl
                 options.target);
   }
   const Kernels& kernels = reference::ReferenceKernels();
-  return std::make_unique<KernelRunner>(block, KernelPair{&kernels, &kernels}, options.pool,
-                                        "reference");
+  const KernelPair pair = {&kernels, &kernels};
+  return std::make_unique<KernelRunner>(block, PerMatrix<KernelPair>{{pair, pair, pair}},
+                                        options.pool, "reference");
 }
 
 }  // namespace sluice

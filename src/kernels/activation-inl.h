@@ -25,8 +25,7 @@ HWY_INLINE Exp<D> ExpOfMinus(D d, V a, V a_low) {
   r = hn::MulAdd(nf, hn::Set(d, -c::kLn2Low), r);
   r = hn::Sub(r, a_low);
   V q = hn::Set(d, c::kExp[4]);
-  SLUICE_UNROLL
-  for (int i = 3; i >= 0; --i) q = hn::MulAdd(q, r, hn::Set(d, c::kExp[i]));
+  Unroll<4>([&](auto i) SLUICE_LAMBDA { q = hn::MulAdd(q, r, hn::Set(d, c::kExp[3 - i])); });
   return {hn::Add(hn::MulAdd(hn::Mul(r, r), q, r), hn::Set(d, 1.0f)), n};
 }
 
@@ -127,8 +126,7 @@ struct GeluFn {
     const V inverse = hn::Div(hn::Set(d, 1.0f), hn::Add(a, shift));
     const V t = hn::Mul(hn::Sub(a, shift), inverse);
     V r = hn::Set(d, c::kErfc[9]);
-    SLUICE_UNROLL
-    for (int i = 8; i >= 0; --i) r = hn::MulAdd(r, t, hn::Set(d, c::kErfc[i]));
+    Unroll<9>([&](auto i) SLUICE_LAMBDA { r = hn::MulAdd(r, t, hn::Set(d, c::kErfc[8 - i])); });
     r = hn::Mul(r, inverse);
     const V below = Scale(d, hn::Mul(hn::Neg(a), hn::Mul(r, e.p)), e.n);
     const V above = hn::NegMulAdd(a, hn::Mul(r, Value(d, e)), x);

@@ -60,62 +60,61 @@ struct TilePointers {
 template <size_t kT, size_t kS>
 HWY_INLINE TilePointers<kT, kS> PointersOf(const DotArgs& args, size_t strip, size_t token) {
   TilePointers<kT, kS> p;
-  SLUICE_UNROLL
-  for (size_t s = 0; s < kS; ++s) {
+  Unroll<kS>([&](auto s) SLUICE_LAMBDA {
     p.weights[s] = reinterpret_cast<const uint8_t*>(args.weights[strip + s]);
     p.scales[s] = args.scales[strip + s];
-  }
+  });
   const ActivationRows& x = *args.x;
-  SLUICE_UNROLL
-  for (size_t t = 0; t < kT; ++t) {
+  Unroll<kT>([&](auto t) SLUICE_LAMBDA {
     const size_t row = args.first_token + token + t;
     p.x[t] = x.values + row * x.value_stride;
     p.x_scales[t] = x.scales + row * x.scale_stride;
     p.offsets[t] = x.offsets + row * x.offset_stride;
     p.total_offsets[t] = x.format == ActivationFormat::kRow ? x.total_offset[row] : 0;
-  }
+  });
   return p;
 }
 
-// Adds 32 values of K, from column `k` on, to the sums.
+// Adds the columns [k, end) to the sums: the inner loop.
 template <class W, size_t kT, size_t kS>
-HWY_INLINE void Accumulate32(const TilePointers<kT, kS>& p, size_t k,
-                             VI (&acc)[kT][kS * kVectors]) {
+HWY_INLINE void AccumulateLines(const TilePointers<kT, kS>& p, size_t k, size_t end,
+                                Dot4::Sum (&sum)[kT][kS * kVectors]) {
   constexpr size_t kC = kS * kVectors;
-  Dot4::Sum sum[kT][kC];
-  SLUICE_UNROLL
-  for (size_t t = 0; t < kT; ++t) {
-    SLUICE_UNROLL
-    for (size_t c = 0; c < kC; ++c) sum[t][c] = Dot4::Begin(acc[t][c]);
-  }
-  for (size_t line_k = 0; line_k < kActivationBlock; line_k += W::kLineK) {
-    const size_t line = (k + line_k) / W::kLineK * kLineBytes;
+  constexpr size_t kBytesPerK = kLineBytes / W::kLineK;
+  for (; k < end; k += W::kLineK) {
     VU8 w[kC];
-    SLUICE_UNROLL
-    for (size_t s = 0; s < kS; ++s) {
-      if constexpr (kT == 1) hwy::Prefetch(p.weights[s] + line + kPrefetchBytes);
-      SLUICE_UNROLL
-      for (size_t v = 0; v < kVectors; ++v) {
-        w[s * kVectors + v] = W::Load(p.weights[s] + line + v * kLanes * sizeof(int32_t));
-      }
-    }
-    SLUICE_UNROLL
-    for (size_t step = 0; step < W::kSteps; ++step) {
+    Unroll<kS>([&](auto s) SLUICE_LAMBDA {
+      const uint8_t* line = p.weights[s] + k * kBytesPerK;
+      if constexpr (kT == 1) hwy::Prefetch(line + kPrefetchBytes);
+      Unroll<kVectors>([&](auto v) SLUICE_LAMBDA {
+        w[s * kVectors + v] = W::Load(line + v * kLanes * sizeof(int32_t));
+      });
+    });
+    Unroll<W::kSteps>([&](auto step) SLUICE_LAMBDA {
       VU8 part[kC];
-      SLUICE_UNROLL
-      for (size_t c = 0; c < kC; ++c) part[c] = W::Step(w[c], step);
-      SLUICE_UNROLL
-      for (size_t t = 0; t < kT; ++t) {
-        const VI x = BroadcastFour(p.x[t] + k + line_k + step * kTileK);
-        SLUICE_UNROLL
-        for (size_t c = 0; c < kC; ++c) sum[t][c] = W::Dot(sum[t][c], part[c], x);
-      }
-    }
+      Unroll<kC>([&](auto c) SLUICE_LAMBDA { part[c] = W::Step(w[c], step); });
+      Unroll<kT>([&](auto t) SLUICE_LAMBDA {
+        const VI x = BroadcastFour(p.x[t] + k + step * kTileK);
+        Unroll<kC>([&](auto c) SLUICE_LAMBDA { sum[t][c] = W::Dot(sum[t][c], part[c], x); });
+      });
+    });
   }
-  SLUICE_UNROLL
-  for (size_t t = 0; t < kT; ++t) {
-    SLUICE_UNROLL
-    for (size_t c = 0; c < kC; ++c) acc[t][c] = Dot4::End(sum[t][c], acc[t][c]);
+}
+
+// The same, with sums carried every 32 columns where the instruction set needs it. (Where it does
+// not, there is one loop: with two, GCC kept two copies of every accumulator and spilled half of
+// them.)
+template <class W, size_t kT, size_t kS>
+HWY_INLINE void Accumulate(const TilePointers<kT, kS>& p, size_t begin, size_t end,
+                           Dot4::Sum (&sum)[kT][kS * kVectors]) {
+  if constexpr (!Dot4::kCarries) {
+    AccumulateLines<W, kT, kS>(p, begin, end, sum);
+  } else {
+    for (size_t k = begin; k < end; k += kActivationBlock) {
+      AccumulateLines<W, kT, kS>(p, k, k + kActivationBlock, sum);
+      UnrollTile<kT, kS * kVectors>([&](auto t, auto c)
+                                        SLUICE_LAMBDA { sum[t][c] = Dot4::Carry(sum[t][c]); });
+    }
   }
 }
 
@@ -142,9 +141,8 @@ struct Tile {
 
   // Sums of the block [begin, end) of K, in all lanes.
   static HWY_INLINE void Block(const TilePointers<kT, kS>& p, size_t begin, size_t end,
-                               VI (&sum)[kT][kC]) {
-    SLUICE_UNROLL
-    for (size_t t = 0; t < kT; ++t) {
+                               Dot4::Sum (&sum)[kT][kC]) {
+    Unroll<kT>([&](auto t) SLUICE_LAMBDA {
       int32_t start = 0;
       if constexpr (W::kStart != 0) {
         if constexpr (kMode == Mode::kBothConstant) {
@@ -157,10 +155,9 @@ struct Tile {
           }
         }
       }
-      SLUICE_UNROLL
-      for (size_t c = 0; c < kC; ++c) sum[t][c] = hn::Set(LaneTag(), start);
-    }
-    for (size_t k = begin; k < end; k += kActivationBlock) Accumulate32<W, kT, kS>(p, k, sum);
+      Unroll<kC>([&](auto c) SLUICE_LAMBDA { sum[t][c] = Dot4::Begin(hn::Set(LaneTag(), start)); });
+    });
+    Accumulate<W, kT, kS>(p, begin, end, sum);
   }
 
   static void Run(const DotArgs& args, size_t strip, size_t token) {
@@ -169,22 +166,16 @@ struct Tile {
     const PackedLayout& layout = args.layout;
     VF acc[kT][kC];
     if constexpr (kMode == Mode::kBothConstant) {
-      VI sum[kT][kC];
+      Dot4::Sum sum[kT][kC];
       Block(p, 0, layout.padded_cols(), sum);
-      SLUICE_UNROLL
-      for (size_t t = 0; t < kT; ++t) {
-        SLUICE_UNROLL
-        for (size_t c = 0; c < kC; ++c) acc[t][c] = hn::ConvertTo(df, sum[t][c]);
-      }
+      UnrollTile<kT, kC>([&](auto t, auto c) SLUICE_LAMBDA {
+        acc[t][c] = hn::ConvertTo(df, Dot4::End(sum[t][c]));
+      });
     } else {
-      SLUICE_UNROLL
-      for (size_t t = 0; t < kT; ++t) {
-        SLUICE_UNROLL
-        for (size_t c = 0; c < kC; ++c) acc[t][c] = hn::Zero(df);
-      }
+      UnrollTile<kT, kC>([&](auto t, auto c) SLUICE_LAMBDA { acc[t][c] = hn::Zero(df); });
       const size_t block = kXBlocked ? kActivationBlock : layout.block();
       for (size_t begin = 0; begin < layout.cols; begin += block) {
-        VI sum[kT][kC];
+        Dot4::Sum sum[kT][kC];
         Block(p, begin, begin + block, sum);
         Fold(p, begin / layout.block(), begin / kActivationBlock, sum, acc);
       }
@@ -195,21 +186,18 @@ struct Tile {
  private:
   // acc = fma(float(s), scale, acc).
   static HWY_INLINE void Fold(const TilePointers<kT, kS>& p, size_t weight_block, size_t x_block,
-                              const VI (&sum)[kT][kC], VF (&acc)[kT][kC]) {
+                              const Dot4::Sum (&sum)[kT][kC], VF (&acc)[kT][kC]) {
     const FloatTag df;
     VF w_scale[kC];
     if constexpr (kWeightsBlocked) {
-      SLUICE_UNROLL
-      for (size_t c = 0; c < kC; ++c) {
+      Unroll<kC>([&](auto c) SLUICE_LAMBDA {
         w_scale[c] = LoadScales<true>(p.scales[c / kVectors], weight_block, c % kVectors);
-      }
+      });
     }
-    SLUICE_UNROLL
-    for (size_t t = 0; t < kT; ++t) {
+    Unroll<kT>([&](auto t) SLUICE_LAMBDA {
       VF x_scale;
       if constexpr (kXBlocked) x_scale = hn::Set(df, p.x_scales[t][x_block]);
-      SLUICE_UNROLL
-      for (size_t c = 0; c < kC; ++c) {
+      Unroll<kC>([&](auto c) SLUICE_LAMBDA {
         VF scale;
         if constexpr (kMode == Mode::kBothBlocked) {
           scale = hn::Mul(w_scale[c], x_scale);
@@ -218,31 +206,27 @@ struct Tile {
         } else {
           scale = x_scale;
         }
-        acc[t][c] = hn::MulAdd(hn::ConvertTo(df, sum[t][c]), scale, acc[t][c]);
-      }
-    }
+        acc[t][c] = hn::MulAdd(hn::ConvertTo(df, Dot4::End(sum[t][c])), scale, acc[t][c]);
+      });
+    });
   }
 
   // Applies the scales that are constant along K and stores.
   static HWY_INLINE void Store(const TilePointers<kT, kS>& p, const VF (&acc)[kT][kC], float* out,
                                size_t stride) {
     const FloatTag df;
-    SLUICE_UNROLL
-    for (size_t t = 0; t < kT; ++t) {
-      SLUICE_UNROLL
-      for (size_t c = 0; c < kC; ++c) {
-        VF y = acc[t][c];
-        if constexpr (kMode == Mode::kWeightBlocked) {
-          y = hn::Mul(y, hn::Set(df, p.x_scales[t][0]));
-        } else if constexpr (kMode == Mode::kXBlocked) {
-          y = hn::Mul(y, LoadScales<false>(p.scales[c / kVectors], 0, c % kVectors));
-        } else if constexpr (kMode == Mode::kBothConstant) {
-          const VF w_scale = LoadScales<false>(p.scales[c / kVectors], 0, c % kVectors);
-          y = hn::Mul(y, hn::Mul(w_scale, hn::Set(df, p.x_scales[t][0])));
-        }
-        hn::Store(y, df, out + t * stride + c * kLanes);
+    UnrollTile<kT, kC>([&](auto t, auto c) SLUICE_LAMBDA {
+      VF y = acc[t][c];
+      if constexpr (kMode == Mode::kWeightBlocked) {
+        y = hn::Mul(y, hn::Set(df, p.x_scales[t][0]));
+      } else if constexpr (kMode == Mode::kXBlocked) {
+        y = hn::Mul(y, LoadScales<false>(p.scales[c / kVectors], 0, c % kVectors));
+      } else if constexpr (kMode == Mode::kBothConstant) {
+        const VF w_scale = LoadScales<false>(p.scales[c / kVectors], 0, c % kVectors);
+        y = hn::Mul(y, hn::Mul(w_scale, hn::Set(df, p.x_scales[t][0])));
       }
-    }
+      hn::Store(y, df, out + t * stride + c * kLanes);
+    });
   }
 };
 
@@ -254,39 +238,30 @@ struct FloatTile {
   static void Run(const DotArgs& args, size_t strip, size_t token) {
     const FloatTag df;
     VF acc[kT][kC];
-    SLUICE_UNROLL
-    for (size_t t = 0; t < kT; ++t) {
-      SLUICE_UNROLL
-      for (size_t c = 0; c < kC; ++c) acc[t][c] = hn::Zero(df);
-    }
-    const float* x = args.x->floats + (args.first_token + token) * args.x->float_stride;
+    UnrollTile<kT, kC>([&](auto t, auto c) SLUICE_LAMBDA { acc[t][c] = hn::Zero(df); });
+    const size_t stride = args.x->float_stride;
+    const float* x = args.x->floats + (args.first_token + token) * stride;
     for (size_t k = 0; k < args.layout.cols; ++k) {
       VF w[kC];
-      SLUICE_UNROLL
-      for (size_t c = 0; c < kC; ++c) {
+      Unroll<kC>([&](auto c) SLUICE_LAMBDA {
         w[c] = LoadScales<kBf16>(args.weights[strip + c / kVectors], k, c % kVectors);
-      }
-      SLUICE_UNROLL
-      for (size_t t = 0; t < kT; ++t) {
-        const VF xk = hn::Set(df, x[t * args.x->float_stride + k]);
-        SLUICE_UNROLL
-        for (size_t c = 0; c < kC; ++c) acc[t][c] = hn::MulAdd(w[c], xk, acc[t][c]);
-      }
+      });
+      Unroll<kT>([&](auto t) SLUICE_LAMBDA {
+        const VF xk = hn::Set(df, x[t * stride + k]);
+        Unroll<kC>([&](auto c) SLUICE_LAMBDA { acc[t][c] = hn::MulAdd(w[c], xk, acc[t][c]); });
+      });
     }
     float* out = args.out + token * args.out_stride + strip * kStripRows;
-    SLUICE_UNROLL
-    for (size_t t = 0; t < kT; ++t) {
-      SLUICE_UNROLL
-      for (size_t c = 0; c < kC; ++c) {
-        hn::Store(acc[t][c], df, out + t * args.out_stride + c * kLanes);
-      }
-    }
+    UnrollTile<kT, kC>([&](auto t, auto c) SLUICE_LAMBDA {
+      hn::Store(acc[t][c], df, out + t * args.out_stride + c * kLanes);
+    });
   }
 };
 
 // Tile shapes: what the registers hold. AVX-512 has 32 registers of a whole strip; NEON 32 of a
 // quarter, AVX2 16 of a half, SSE 16 of a quarter. Blocked modes need an integer and a float
-// accumulator each.
+// accumulator each. (6 × 4 tiles of 24 accumulators fit AVX-512 too, but GCC 14 stored half of them
+// in each step: 0.6 of the speed.)
 struct TileShape {
   size_t tokens;         // of a batch tile
   size_t strips;         // of a batch tile
@@ -297,7 +272,7 @@ inline constexpr TileShape kBlockedShape = kVectors == 1    ? TileShape{6, 2, 4}
                                            : kManyRegisters ? TileShape{2, 1, 1}
                                            : kVectors == 2  ? TileShape{2, 1, 2}
                                                             : TileShape{1, 1, 1};
-inline constexpr TileShape kConstantShape = kVectors == 1    ? TileShape{6, 4, 4}
+inline constexpr TileShape kConstantShape = kVectors == 1    ? TileShape{8, 2, 4}
                                             : kManyRegisters ? TileShape{4, 1, 2}
                                             : kVectors == 2  ? TileShape{4, 1, 2}
                                                              : TileShape{2, 1, 1};

@@ -1,9 +1,10 @@
 // The 4-way dot product: acc[lane] += Σ_{j<4} w[4·lane + j] · x[4·lane + j], exact in int32.
 //
 // One small class, Dot4, hides how an instruction set multiplies bytes; the kernels above it are
-// written once. A sum over 32 values of K (8 steps) may be kept in a form of its own:
+// written once. Sums are kept in a form of its own:
 //
-//   auto s = Dot4::Begin(acc);   8 × s = Dot4::Nibble(s, w, x);   acc = Dot4::End(s, acc);
+//   s = Dot4::Begin(start);   { 8 × s = Dot4::Nibble(s, w, x);   s = Dot4::Carry(s); } …;
+//   Dot4::End(s)
 //
 // Nibble takes int4 weights as stored, 0…15; Int8 takes int8 weights as Prepare makes them from the
 // stored bytes. The sums start at −8 · Σx (nibbles) and at kInt8Start · (−8 · Σx) (int8).
@@ -40,9 +41,11 @@ HWY_INLINE VI BroadcastFour(const int8_t* x) {
 
 struct Dot4 {
   static constexpr int kInt8Start = 16;  // int8 weights become unsigned: w + 128
+  static constexpr bool kCarries = false;
   using Sum = VI;
   static HWY_INLINE Sum Begin(VI start) { return start; }
-  static HWY_INLINE VI End(Sum sum, VI) { return sum; }
+  static HWY_INLINE Sum Carry(Sum sum) { return sum; }
+  static HWY_INLINE VI End(Sum sum) { return sum; }
   static HWY_INLINE VU8 Prepare(VU8 w) { return hn::Xor(w, hn::Set(ByteTag(), 0x80)); }
   static HWY_INLINE Sum Nibble(Sum sum, VU8 w, VI x) {
     return VI{_mm256_dpbusd_avx_epi32(sum.raw, w.raw, x.raw)};
@@ -54,9 +57,11 @@ struct Dot4 {
 
 struct Dot4 {
   static constexpr int kInt8Start = 0;  // SDOT is signed: no correction
+  static constexpr bool kCarries = false;
   using Sum = VI;
   static HWY_INLINE Sum Begin(VI start) { return start; }
-  static HWY_INLINE VI End(Sum sum, VI) { return sum; }
+  static HWY_INLINE Sum Carry(Sum sum) { return sum; }
+  static HWY_INLINE VI End(Sum sum) { return sum; }
   static HWY_INLINE VU8 Prepare(VU8 w) { return w; }
   static HWY_INLINE Sum Nibble(Sum sum, VU8 w, VI x) {
     return VI(vdotq_s32(sum.raw, vreinterpretq_s8_u8(w.raw), vreinterpretq_s8_s32(x.raw)));
@@ -70,9 +75,11 @@ struct Dot4 {
 // 2^31 come back when the start value is in.
 struct Dot4 {
   static constexpr int kInt8Start = 16;
+  static constexpr bool kCarries = false;
   using Sum = VI;
   static HWY_INLINE Sum Begin(VI start) { return start; }
-  static HWY_INLINE VI End(Sum sum, VI) { return sum; }
+  static HWY_INLINE Sum Carry(Sum sum) { return sum; }
+  static HWY_INLINE VI End(Sum sum) { return sum; }
   static HWY_INLINE VU8 Prepare(VU8 w) { return hn::Xor(w, hn::Set(ByteTag(), 0x80)); }
   static HWY_INLINE Sum Nibble(Sum sum, VU8 w, VI x) {
     const hn::Repartition<int8_t, LaneTag> di8;
@@ -91,6 +98,7 @@ struct Dot4 {
 //         −128, whose absolute value is 128 as an unsigned byte. Widened at once.
 struct Dot4 {
   static constexpr int kInt8Start = 0;
+  static constexpr bool kCarries = true;
   using Words = hn::Repartition<int16_t, LaneTag>;
   using Bytes = hn::Repartition<int8_t, LaneTag>;
   struct Sum {
@@ -98,7 +106,10 @@ struct Dot4 {
     VI lanes;
   };
   static HWY_INLINE Sum Begin(VI start) { return {hn::Zero(Words()), start}; }
-  static HWY_INLINE VI End(Sum sum, VI) { return hn::Add(sum.lanes, Widen(sum.words)); }
+  static HWY_INLINE Sum Carry(Sum sum) {
+    return {hn::Zero(Words()), hn::Add(sum.lanes, Widen(sum.words))};
+  }
+  static HWY_INLINE VI End(Sum sum) { return sum.lanes; }
   static HWY_INLINE VU8 Prepare(VU8 w) { return w; }
   static HWY_INLINE Sum Nibble(Sum sum, VU8 w, VI x) {
     const auto pairs = hn::SatWidenMulPairwiseAdd(Words(), w, hn::BitCast(Bytes(), x));
@@ -124,9 +135,11 @@ struct Dot4 {
 struct Dot4 {
   static constexpr int kInt8Start = 0;
   using Bytes = hn::Repartition<int8_t, LaneTag>;
+  static constexpr bool kCarries = false;
   using Sum = VI;
   static HWY_INLINE Sum Begin(VI start) { return start; }
-  static HWY_INLINE VI End(Sum sum, VI) { return sum; }
+  static HWY_INLINE Sum Carry(Sum sum) { return sum; }
+  static HWY_INLINE VI End(Sum sum) { return sum; }
   static HWY_INLINE VU8 Prepare(VU8 w) { return w; }
   static HWY_INLINE Sum Nibble(Sum sum, VU8 w, VI x) { return Int8(sum, w, x); }
   static HWY_INLINE Sum Int8(Sum sum, VU8 w, VI x) {

@@ -138,8 +138,8 @@ Expected<KernelPair> BestKernels() {
 Expected<KernelPair> FindKernels(std::string_view target, WeightFormat format) {
   if (target.empty()) {
     SLUICE_ASSIGN(KernelPair best, BestKernels());
-    // Tiles multiply integers only.
-    if (!format.quantized()) best.batch = best.decode;
+    // The matrix unit serves integers whose scales are constant along K.
+    if (!format.quantized() || format.blocked()) best.batch = best.decode;
     return best;
   }
   std::string known;

@@ -18,6 +18,10 @@
 #ifndef SLUICE_SRC_KERNELS_TARGET_INL_H_
 #define SLUICE_SRC_KERNELS_TARGET_INL_H_
 
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+
 #include "hwy/detect_targets.h"
 // Highway picks its target here; foreach_target.h does the same.
 #undef HWY_TARGET
@@ -36,11 +40,39 @@
 #define SLUICE_POP_EXTENSION
 #endif
 
-// The loops over tokens and vectors of a register tile must disappear, or the tile lives in memory.
-#define SLUICE_UNROLL HWY_PRAGMA(GCC unroll 16)
+// Of a lambda that must vanish into its caller, instruction set included.
+#if !HWY_COMPILER_CLANG
+#define SLUICE_LAMBDA __attribute__((always_inline))
+#elif defined(SLUICE_EXTENSION)
+#define SLUICE_LAMBDA __attribute__((target(HWY_TARGET_STR "," SLUICE_EXTENSION), always_inline))
+#else
+#define SLUICE_LAMBDA __attribute__((target(HWY_TARGET_STR), always_inline))
+#endif
 
+HWY_BEFORE_NAMESPACE();
+SLUICE_PUSH_EXTENSION
 namespace sluice::HWY_NAMESPACE::SLUICE_VARIANT {
 namespace hn = hwy::HWY_NAMESPACE;
+
+// body(0) … body(kN − 1), each index a constant. Register tiles are arrays, and only indices that
+// are constant before the optimizer runs keep an array in registers: with loops and an unroll
+// pragma GCC kept a copy of every accumulator on the stack, stored in each step.
+template <size_t kN, class Body>
+HWY_INLINE void Unroll(const Body& body) {
+  [&]<size_t... kI>(std::index_sequence<kI...>) SLUICE_LAMBDA {
+    (body(std::integral_constant<size_t, kI>()), ...);
+  }(std::make_index_sequence<kN>());
 }
+
+// body(r, c) for all of a kRows × kCols tile.
+template <size_t kRows, size_t kCols, class Body>
+HWY_INLINE void UnrollTile(const Body& body) {
+  Unroll<kRows>([&](auto r)
+                    SLUICE_LAMBDA { Unroll<kCols>([&](auto c) SLUICE_LAMBDA { body(r, c); }); });
+}
+
+}  // namespace sluice::HWY_NAMESPACE::SLUICE_VARIANT
+SLUICE_POP_EXTENSION
+HWY_AFTER_NAMESPACE();
 
 #endif  // SLUICE_SRC_KERNELS_TARGET_INL_H_

@@ -15,14 +15,9 @@ namespace amx {
 
 namespace {
 void Dot(const DotArgs& args) {
-  switch (args.layout.format.type) {
-    case WeightType::kInt4:
-      return DotTiles<true>(args);
-    case WeightType::kInt8:
-      return DotTiles<false>(args);
-    default:
-      return plain::GetKernels().dot(args);
-  }
+  const bool constant = !args.layout.format.blocked() && args.x->format == ActivationFormat::kRow;
+  if (!constant) return plain::GetKernels().dot(args);
+  args.layout.format.type == WeightType::kInt4 ? DotTiles<true>(args) : DotTiles<false>(args);
 }
 }  // namespace
 
