@@ -7,8 +7,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "sluice/error.h"
+#include "src/base/temporary_file.h"
 
 namespace sluice {
 
@@ -17,9 +19,6 @@ namespace sluice {
 class AtomicFile {
  public:
   static Expected<AtomicFile> Create(const std::string& path);
-  AtomicFile(AtomicFile&& o) noexcept;
-  AtomicFile& operator=(AtomicFile&&) = delete;
-  ~AtomicFile();
 
   Status Write(std::span<const std::byte> bytes);
   Status Write(std::string_view text) { return Write(std::as_bytes(std::span(text))); }
@@ -31,10 +30,10 @@ class AtomicFile {
   Status Commit();
 
  private:
-  AtomicFile() = default;
+  AtomicFile(std::string path, TemporaryFile file)
+      : path_(std::move(path)), file_(std::move(file)) {}
   std::string path_;
-  std::string temporary_;
-  int fd_ = -1;
+  TemporaryFile file_;
   uint64_t written_ = 0;
 };
 
