@@ -1,0 +1,91 @@
+#include "quant/cli/files.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "quant/checkpoint/locate.h"
+#include "quant/report/report_json.h"
+#include "src/base/quote.h"
+#include "src/base/status.h"
+
+namespace sluice {
+namespace {
+
+// Enough tokens for averages that a second run with other numbers confirms; any seed serves.
+constexpr size_t kRandomTokens = 128;
+constexpr uint64_t kRandomSeed = 1;
+
+// Two paths of one file; of files that are not there, two spellings of one path.
+bool SameFile(const std::string& a, const std::string& b) {
+  std::error_code error;
+  if (std::filesystem::equivalent(a, b, error)) return true;
+  const auto path_a = std::filesystem::weakly_canonical(a, error);
+  if (error) return a == b;
+  const auto path_b = std::filesystem::weakly_canonical(b, error);
+  return error ? a == b : path_a == path_b;
+}
+
+}  // namespace
+
+std::vector<std::string> FilesOfModel(const std::string& model,
+                                      const std::optional<std::string>& config) {
+  std::vector<std::string> files = {model};
+  const auto located = LocateCheckpoint(model, config);
+  if (!located) return files;
+  files.insert(files.end(), located->weights.begin(), located->weights.end());
+  for (const std::string* file : {&located->index, &located->config}) {
+    if (!file->empty()) files.push_back(*file);
+  }
+  return files;
+}
+
+Status CheckOutputs(const std::vector<std::string>& outputs,
+                    const std::vector<std::string>& inputs) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    for (const std::string& input : inputs) {
+      if (!SameFile(outputs[i], input)) continue;
+      return Fail(ErrorCode::kInvalidArgument, "{}: is an input ({}) and would be overwritten",
+                  outputs[i], input);
+    }
+    for (size_t j = 0; j < i; ++j) {
+      if (!SameFile(outputs[i], outputs[j])) continue;
+      return Fail(ErrorCode::kInvalidArgument, "{}: is to be written twice", outputs[i]);
+    }
+  }
+  return {};
+}
+
+Expected<Calibration> OpenCalibration(const std::optional<std::string>& path) {
+  if (path) return Calibration::Open(*path);
+  return Calibration::Random(kRandomTokens, kRandomSeed);
+}
+
+Expected<ReportPath> ParseReportPath(std::string_view text) {
+  if (text.ends_with(".json")) return ReportPath{std::string(text), ReportForm::kJson};
+  if (text.ends_with(".html")) return ReportPath{std::string(text), ReportForm::kHtml};
+  return Fail(ErrorCode::kInvalidArgument, "{} ends in neither .json nor .html", Quote(text));
+}
+
+Expected<ReportFiles> ReportFiles::Create(const std::vector<ReportPath>& paths) {
+  ReportFiles files;
+  for (const ReportPath& path : paths) {
+    SLUICE_ASSIGN(AtomicFile file, AtomicFile::Create(path.path));
+    files.outputs_.push_back({path.form, std::move(file)});
+  }
+  return files;
+}
+
+Status ReportFiles::Write(const ModelReport& report, const ReportOrigin& origin) {
+  for (Output& output : outputs_) {
+    const bool html = output.form == ReportForm::kHtml;
+    SLUICE_TRY(output.file.Write(html ? ReportHtml(report, origin) : ReportJson(report)));
+  }
+  return {};
+}
+
+Status ReportFiles::Commit() {
+  for (Output& output : outputs_) SLUICE_TRY(output.file.Commit());
+  return {};
+}
+
+}  // namespace sluice

@@ -1,0 +1,58 @@
+// Files that a command reads and writes.
+#ifndef SLUICE_QUANT_CLI_FILES_H_
+#define SLUICE_QUANT_CLI_FILES_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "quant/analysis/block_report.h"
+#include "quant/analysis/calibration.h"
+#include "quant/report/report_html.h"
+#include "sluice/error.h"
+#include "src/base/atomic_file.h"
+
+namespace sluice {
+
+// Every file that a model consists of, to keep outputs off them. Empty if it cannot be found:
+// opening it will say why.
+std::vector<std::string> FilesOfModel(const std::string& model,
+                                      const std::optional<std::string>& config);
+
+// Errors: an output that is one of the inputs, or that is named twice; by whatever path.
+Status CheckOutputs(const std::vector<std::string>& outputs,
+                    const std::vector<std::string>& inputs);
+
+// The inputs that blocks are judged on: of a file, or random ones, the same every time.
+Expected<Calibration> OpenCalibration(const std::optional<std::string>& path);
+
+enum class ReportForm : uint8_t { kJson, kHtml };
+struct ReportPath {
+  std::string path;
+  ReportForm form = ReportForm::kJson;
+};
+// A path that ends in .json or .html.
+Expected<ReportPath> ParseReportPath(std::string_view text);
+
+// The files that a report goes to. Made before the work starts, so that a directory that cannot be
+// written to costs no time; all appear together in Commit.
+class ReportFiles {
+ public:
+  static Expected<ReportFiles> Create(const std::vector<ReportPath>& paths);
+
+  Status Write(const ModelReport& report, const ReportOrigin& origin);
+  Status Commit();
+
+ private:
+  struct Output {
+    ReportForm form;
+    AtomicFile file;
+  };
+  std::vector<Output> outputs_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_QUANT_CLI_FILES_H_

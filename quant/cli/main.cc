@@ -1,0 +1,133 @@
+// The `sluice` command: one subcommand a file.
+#include <signal.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <exception>
+#include <format>
+#include <memory>
+#include <new>
+#include <string>
+#include <string_view>
+
+#include "quant/cli/command.h"
+#include "quant/cli/console.h"
+#include "quant/cli/help.h"
+#include "quant/cli/shell.h"
+#include "src/base/cpu_features.h"
+#include "src/base/temporary_file.h"
+
+namespace sluice {
+namespace {
+
+enum ExitStatus { kSuccess = 0, kFailed = 1, kUsage = 2 };
+
+// Removes what is half written, then ends as the signal would have, so that shells and scripts see
+// what happened.
+void OnSignal(int signal_number) {
+  RemoveTemporaryFiles();
+  raise(signal_number);  // its default, thanks to SA_RESETHAND
+}
+
+void HandleSignals() {
+  for (const int signal_number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXCPU, SIGXFSZ}) {
+    struct sigaction action = {};
+    sigaction(signal_number, nullptr, &action);
+    if (action.sa_handler == SIG_IGN) continue;  // by nohup, for one
+    action = {};
+    action.sa_handler = OnSignal;
+    action.sa_flags = static_cast<int>(SA_RESETHAND | SA_NODEFER);
+    sigaction(signal_number, &action, nullptr);
+  }
+}
+
+void WarnOfUnknownFeatures() {
+  const char* disabled = std::getenv("SLUICE_DISABLE");
+  if (disabled == nullptr) return;
+  for (const std::string& name : UnknownFeatures(disabled)) {
+    PrintWarning(
+        std::format("SLUICE_DISABLE names {}, which no CPU of this kind has; `sluice cpu` "
+                    "lists the features",
+                    name));
+  }
+}
+
+void AddSubcommands(CLI::App& app, Invocation& invocation) {
+  AddQuantize(app, invocation);
+  AddReport(app, invocation);
+  AddInspect(app, invocation);
+  AddRun(app, invocation);
+  AddUnpack(app, invocation);
+  AddBench(app, invocation);
+  AddCpu(app, invocation);
+  for (CLI::App* subcommand : app.get_subcommands({})) subcommand->group("Commands");
+}
+
+// Help and version are no errors; everything else is one line, and where to read on.
+int ReportParseError(const CLI::App& app, const CLI::ParseError& error) {
+  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
+    app.exit(error);
+    return FlushOutput() ? kSuccess : kFailed;
+  }
+  std::string command = "sluice";
+  for (const CLI::App* subcommand : app.get_subcommands()) command += " " + subcommand->get_name();
+  PrintError(std::format("{} (see {} --help)", error.what(), command));
+  return kUsage;
+}
+
+int Run(Invocation& invocation) {
+  WarnOfUnknownFeatures();
+  Status status = invocation.run();
+  if (status) status = FlushOutput();
+  if (status) return kSuccess;
+  PrintError(status.error().message);
+  return kFailed;
+}
+
+int Main(int argc, char** argv) {
+  HandleSignals();
+  CLI::App app(
+      "Feed-forward blocks of transformers in int8 and int4: quantize them, run them, and see "
+      "which "
+      "matrix of which layer the error comes from.",
+      "sluice");
+  app.formatter(std::make_shared<HelpFormatter>());
+  app.set_version_flag("--version", std::string("sluice ") + SLUICE_VERSION,
+                       "Print the version and exit.");
+  app.set_help_flag("-h,--help", "Print this help and exit.");
+  app.require_subcommand(1);
+  app.footer(
+      "Examples:\n"
+      "  sluice quantize SmolLM2-135M -o smol.safetensors --report smol.html\n"
+      "  sluice run smol.safetensors --layer 0 --input x.safetensors --output y.safetensors\n\n"
+      "`sluice COMMAND --help` explains each command. Exit status: 0 done, 1 failed, 2 wrong "
+      "usage.");
+  Invocation invocation;
+  invocation.command = ShellCommand(argc, argv);
+  AddSubcommands(app, invocation);
+  if (argc <= 1) {
+    PrintError("no command given; here is the help");
+    std::fputs(app.help().c_str(), stderr);
+    return kUsage;
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return ReportParseError(app, error);
+  }
+  return Run(invocation);
+}
+
+}  // namespace
+}  // namespace sluice
+
+int main(int argc, char** argv) {
+  try {
+    return sluice::Main(argc, argv);
+  } catch (const std::bad_alloc&) {
+    sluice::PrintError("out of memory");
+  } catch (const std::exception& error) {
+    sluice::PrintError(std::format("internal error: {}", error.what()));
+  }
+  return 1;
+}

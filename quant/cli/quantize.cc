@@ -1,0 +1,95 @@
+// sluice quantize: a checkpoint into a packed file.
+#include <format>
+#include <memory>
+#include <string>
+
+#include "quant/cli/command.h"
+#include "quant/cli/files.h"
+#include "quant/cli/options.h"
+#include "quant/cli/quantize_job.h"
+
+namespace sluice {
+namespace {
+
+void AddFormats(CLI::App& sub, FormatRequest& formats) {
+  AddParsed(
+      sub, "--weights", formats.weights, "FMT", ParseWeightFormat,
+      std::format("Weight format of all matrices: {}. qb4w:32 is int4 with a scale for every 32 "
+                  "weights, qc8w int8 with one for every output.",
+                  FormatNames()))
+      ->default_str("qb4w:32");
+  for (const Matrix m : kMatrices) {
+    const std::string name(Name(m));
+    AddParsed(sub, "--" + name, formats.matrices[m], "FMT", ParseWeightFormat,
+              std::format("Weight format of {} in all layers, in place of --weights.", name));
+  }
+  AddParsedList(
+      sub, "--override", formats.overrides, "LAYERS:MATRIX=FMT", ParseFormatOverride, kNoDelimiter,
+      "Weight format of one matrix in some layers, as in 0-3,29:down=qc8w or *:gate=bf16. May "
+      "be given again; the last one that names a matrix wins. One that names no matrix of "
+      "the model is an error.");
+  AddParsed(sub, "--layers", formats.layers, "A-B", ParseLayerRange,
+            "Quantize only layers A to B, both included, counted from 0. They keep their numbers.");
+}
+
+void AddFiles(CLI::App& sub, QuantizeOptions& options) {
+  sub.add_option("MODEL", options.model, kModelHelp)->required();
+  sub.add_option(
+         "-o,--output", options.output,
+         "The packed file to write, a safetensors file that `sluice run` maps into memory. It "
+         "appears when it is complete, or not at all.")
+      ->type_name("FILE")
+      ->required();
+  sub.add_option(
+         "--calibration", options.calibration,
+         "Real inputs of the blocks: a safetensors file with a tensor "
+         "model.layers.N.mlp.input, F32 [tokens, d_model], for each layer N. The outputs of "
+         "the quantized blocks are compared with FP32's on them.")
+      ->type_name("FILE");
+  AddParsedList(sub, "--report", options.reports, "FILE.json|FILE.html", ParseReportPath,
+                kNoDelimiter,
+                "Write a report of the errors, for programs or as a web page. May be given again. "
+                "Without --calibration it is made from random inputs, and says so.");
+}
+
+}  // namespace
+
+void AddQuantize(CLI::App& app, Invocation& invocation) {
+  const auto options = std::make_shared<QuantizeOptions>();
+  CLI::App* sub = app.add_subcommand(
+      "quantize",
+      "Quantize a model's feed-forward layers into one packed file.\n"
+      "Reads gate, up and down of every layer, rounds each to the format asked for, and writes "
+      "them "
+      "in the layout that the kernels run from. Needs memory for one matrix at a time, not for the "
+      "model. Formats are never changed behind your back; the table at the end shows what each "
+      "matrix "
+      "got.");
+  AddFiles(*sub, *options);
+  AddFormats(*sub, options->formats);
+  AddParsed(
+      *sub, "--activations", options->activations, "row|block", ParseQuantizedActivation,
+      "How the vectors that the matrices multiply are quantized to int8 at run time: one scale "
+      "for each token, or one for every 32 values. The default is block where weights have "
+      "blocks, row where they have not. f32 and bf16 matrices take neither.");
+  AddConfig(*sub, options->config);
+  AddThreads(*sub, options->threads);
+  sub->add_flag(
+      "--strict", options->strict,
+      "Make every warning an error, before FILE appears: a format other than the one asked "
+      "for, a matrix of zeros only, a layer without calibration.");
+  sub->add_flag("--force", options->force, "Replace FILE if it exists.");
+  AddQuiet(*sub, options->quiet, "Print nothing but warnings and errors.");
+  sub->footer(
+      "Examples:\n"
+      "  sluice quantize SmolLM2-135M -o smol.safetensors\n"
+      "  sluice quantize model.gguf -o model.safetensors --gate qb4w:32 --up qb4w:64 --down qc8w\n"
+      "  sluice quantize SmolLM2-135M -o smol.safetensors --override 0-1,29:down=qb8w:32 \\\n"
+      "      --calibration inputs.safetensors --report smol.html --report smol.json");
+  sub->callback([options, &invocation] {
+    options->command = invocation.command;
+    invocation.run = [options] { return QuantizeModel(*options); };
+  });
+}
+
+}  // namespace sluice

@@ -1,0 +1,256 @@
+#include "quant/cli/quantize_job.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <format>
+#include <utility>
+
+#include "quant/analysis/block_report.h"
+#include "quant/analysis/calibration.h"
+#include "quant/analysis/metrics.h"
+#include "quant/checkpoint/checkpoint.h"
+#include "quant/cli/console.h"
+#include "quant/cli/files.h"
+#include "quant/quantizer/quantizer.h"
+#include "quant/report/matrix_summary.h"
+#include "quant/report/numbers.h"
+#include "quant/report/printable.h"
+#include "quant/report/report_text.h"
+#include "sluice/cpu.h"
+#include "sluice/model.h"
+#include "src/base/status.h"
+#include "src/base/temporary_file.h"
+#include "src/file/model_writer.h"
+#include "src/format/pack.h"
+
+namespace sluice {
+namespace {
+
+class QuantizeJob {
+ public:
+  explicit QuantizeJob(const QuantizeOptions& options) : options_(options) {}
+
+  Status Run() {
+    SLUICE_TRY(CheckFiles());
+    SLUICE_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open(options_.model, options_.config));
+    for (const std::string& warning : checkpoint.warnings()) Warn(warning);
+    SLUICE_ASSIGN(const std::vector<LayerInfo> layers, Plan(checkpoint));
+    SLUICE_TRY(CheckCalibration(layers));
+    SLUICE_ASSIGN(ThreadPool pool, ThreadPool::Create(options_.threads));
+    SLUICE_ASSIGN(TemporaryFile packed, TemporaryFile::Beside(options_.output));
+    SLUICE_ASSIGN(ReportFiles reports, ReportFiles::Create(options_.reports));
+    SLUICE_TRY(NamingTheOutput(packed, Write(checkpoint, layers, packed.name(), pool)));
+    SLUICE_TRY(NamingTheOutput(packed, Judge(checkpoint, packed.name(), pool)));
+    if (report_) SLUICE_TRY(reports.Write(*report_, {options_.command, SLUICE_VERSION}));
+    SLUICE_TRY(packed.Rename());
+    SLUICE_TRY(reports.Commit());
+    if (!options_.quiet) PrintSummary(checkpoint, layers);
+    return {};
+  }
+
+ private:
+  Status CheckFiles() const {
+    std::vector<std::string> outputs = {options_.output};
+    for (const ReportPath& report : options_.reports) outputs.push_back(report.path);
+    std::vector<std::string> inputs = FilesOfModel(options_.model, options_.config);
+    if (options_.calibration) inputs.push_back(*options_.calibration);
+    SLUICE_TRY(CheckOutputs(outputs, inputs));
+    std::error_code error;
+    if (!options_.force && std::filesystem::is_regular_file(options_.output, error)) {
+      return Fail(ErrorCode::kInvalidArgument, "{}: exists already; --force replaces it",
+                  options_.output);
+    }
+    return {};
+  }
+
+  void Warn(const std::string& warning) {
+    if (std::ranges::contains(warnings_, warning)) return;
+    warnings_.push_back(warning);
+    PrintWarning(warning);
+  }
+
+  // --strict: what has been warned of is an error after all.
+  Status CheckStrict() const {
+    if (!options_.strict || warnings_.empty()) return {};
+    const size_t more = warnings_.size() - 1;
+    return Fail(ErrorCode::kInvalidArgument, "{}: not written, because of --strict: {}{}",
+                options_.output, warnings_.front(),
+                more == 0 ? "" : std::format(" (and {} above)", Plural(more, "warning")));
+  }
+
+  // What the packed file will hold.
+  Expected<std::vector<LayerInfo>> Plan(const Checkpoint& checkpoint) {
+    const auto plan = PlanFormats(options_.formats, checkpoint.layers());
+    if (!plan) {
+      return Fail(plan.error().code, "{}: {}", checkpoint.path(), plan.error().message);
+    }
+    std::vector<LayerInfo> layers;
+    bool quantized = false;
+    for (const LayerFormats& formats : *plan) {
+      const auto source =
+          std::ranges::find(checkpoint.layers(), formats.layer, &SourceLayer::layer);
+      SLUICE_ASSIGN(LayerInfo layer, Describe(*source, formats));
+      quantized = quantized || layer.input_activations != ActivationFormat::kFloat ||
+                  layer.hidden_activations != ActivationFormat::kFloat;
+      layers.push_back(std::move(layer));
+    }
+    if (options_.activations && !quantized) {
+      Warn(std::format("--activations {} has no effect: float weights take float activations",
+                       Name(*options_.activations)));
+    }
+    return layers;
+  }
+
+  Expected<LayerInfo> Describe(const SourceLayer& source, const LayerFormats& formats) const {
+    LayerInfo layer;
+    layer.layer = source.layer;
+    layer.d_model = source.d_model;
+    layer.d_ff = source.d_ff;
+    layer.activation = source.activation;
+    layer.gated = source.gated;
+    const BlockActivations activations =
+        options_.activations ? ActivationsFor(formats.formats, source.gated, *options_.activations)
+                             : DefaultActivations(formats.formats, source.gated);
+    layer.input_activations = activations.input;
+    layer.hidden_activations = activations.hidden;
+    for (const Matrix m : kMatrices) {
+      if (!source.matrices[m]) continue;
+      const SourceMatrix& matrix = *source.matrices[m];
+      const WeightFormat format = formats.formats[m];
+      const auto layout = PackedLayout::Create(format, matrix.rows, matrix.cols);
+      if (!layout) {
+        return Fail(layout.error().code, "{}: {}: {}", options_.model, matrix.name,
+                    layout.error().message);
+      }
+      layer.matrices[m] = {.name = matrix.name,
+                           .format = format,
+                           .requested = format,
+                           .rows = matrix.rows,
+                           .cols = matrix.cols,
+                           .bytes = layout->weight_bytes() + layout->scale_bytes(),
+                           .bias_name = matrix.bias_name};
+    }
+    return layer;
+  }
+
+  // Everything that can be wrong with the calibration is found before the work starts.
+  Status CheckCalibration(const std::vector<LayerInfo>& layers) {
+    if (!options_.calibration && options_.reports.empty()) return {};
+    SLUICE_ASSIGN(calibration_, OpenCalibration(options_.calibration));
+    if (!options_.calibration) {
+      if (!options_.strict) return {};  // the report says it, loudly
+      return Fail(ErrorCode::kInvalidArgument,
+                  "{}: not written, because of --strict: without --calibration no layer has inputs "
+                  "for the report",
+                  options_.output);
+    }
+    for (const LayerInfo& layer : layers) {
+      SLUICE_ASSIGN(const auto inputs, calibration_->Inputs(layer.layer, layer.d_model));
+      if (inputs) continue;
+      Warn(std::format("layer {}: {} has no inputs for it; its figures are from RANDOM INPUTS",
+                       layer.layer, *options_.calibration));
+    }
+    return CheckStrict();
+  }
+
+  // Errors on the way to the output speak of the temporary file; the user gave another name.
+  Status NamingTheOutput(const TemporaryFile& packed, Status status) const {
+    if (status) return status;
+    std::string& message = status.error().message;
+    const std::string& name = packed.name();
+    for (size_t at = message.find(name); at != std::string::npos; at = message.find(name, at)) {
+      message.replace(at, name.size(), options_.output);
+      at += options_.output.size();
+    }
+    return status;
+  }
+
+  Status Write(const Checkpoint& checkpoint, const std::vector<LayerInfo>& layers,
+               const std::string& path, const ThreadPool& pool) {
+    SLUICE_ASSIGN(ModelWriter writer, ModelWriter::Create(path, checkpoint.architecture(), layers));
+    Progress progress("quantizing", options_.quiet);
+    for (const LayerInfo& layer : layers) {
+      matrices_.push_back({layer.layer, {}});
+      for (const Matrix m : kMatrices) {
+        if (layer.matrices[m]) SLUICE_TRY(WriteMatrix(checkpoint, layer, m, pool, writer));
+      }
+      progress.Show(matrices_.size(), layers.size(), std::format("layer {}", layer.layer));
+    }
+    SLUICE_TRY(CheckStrict());
+    return writer.Finish();
+  }
+
+  // The only place that holds weights in FP32, and only those of one matrix.
+  Status WriteMatrix(const Checkpoint& checkpoint, const LayerInfo& layer, Matrix m,
+                     const ThreadPool& pool, ModelWriter& writer) {
+    const MatrixInfo& info = *layer.matrices[m];
+    SLUICE_ASSIGN(LinearWeights weights, checkpoint.Load(layer.layer, m));
+    const auto quantized = QuantizeRtn(weights.view(), info.format, &pool);
+    if (!quantized) {
+      return Fail(quantized.error().code, "{}: {}: {}", checkpoint.path(), info.name,
+                  quantized.error().message);
+    }
+    Note(layer.layer, m, info, weights, *quantized);
+    weights.weights = {};
+    SLUICE_ASSIGN(const PackedMatrix packed, Pack(*quantized, weights.bias));
+    return writer.Add(layer.layer, m, packed.view());
+  }
+
+  // What became of a matrix's weights, for the summary.
+  void Note(size_t layer, Matrix m, const MatrixInfo& info, const LinearWeights& weights,
+            const QuantizedMatrix& quantized) {
+    if (IsAllZero(weights.view())) {
+      Warn(std::format("layer {}: {}: all weights are zero in the checkpoint", layer, Name(m)));
+    }
+    const ErrorSums errors = Compare(weights.weights, Dequantize(quantized));
+    matrices_.back().matrices[m] = MatrixReport{.format = info.format,
+                                                .requested = info.requested,
+                                                .rows = info.rows,
+                                                .cols = info.cols,
+                                                .bits_per_weight = info.bits_per_weight(),
+                                                .weight_relative_rmse = errors.relative_l2(),
+                                                .weight_max_abs_error = errors.max_abs_error(),
+                                                .zero_blocks = CountZeroBlocks(quantized)};
+  }
+
+  // The report, if it was asked for or calibration given.
+  Status Judge(const Checkpoint& checkpoint, const std::string& path, ThreadPool& pool) {
+    if (!calibration_) return {};
+    SLUICE_ASSIGN(const Model model, Model::Open(path));
+    Progress progress("comparing with FP32", options_.quiet);
+    const ReportOptions report_options = {
+        .pool = &pool, .progress = [&](size_t done, size_t all) {
+          progress.Show(done, all, std::format("layer {}", model.layers()[done - 1].layer));
+        }};
+    SLUICE_ASSIGN(report_, BuildReport(checkpoint, model, *calibration_, report_options));
+    report_->file = options_.output;
+    for (const std::string& warning : report_->warnings) Warn(warning);
+    return CheckStrict();
+  }
+
+  void PrintSummary(const Checkpoint& checkpoint, const std::vector<LayerInfo>& layers) const {
+    std::error_code error;
+    const auto bytes = std::filesystem::file_size(options_.output, error);
+    Print(std::format("{}: {} of {} quantized into {}, {}\n\n", Printable(options_.model),
+                      layers.size(), Plural(checkpoint.layers().size(), "layer"),
+                      Printable(options_.output), Size(static_cast<double>(bytes))));
+    Print(SummaryText(Summarize(matrices_)));
+    if (report_) Print("\n" + ReportVerdictText(*report_));
+    if (!options_.reports.empty()) Print("\n");
+    for (const ReportPath& report : options_.reports) {
+      Print(std::format("  report: {}\n", Printable(report.path)));
+    }
+  }
+
+  const QuantizeOptions& options_;
+  std::vector<std::string> warnings_;
+  std::optional<Calibration> calibration_;  // none: no report is made
+  std::vector<MatricesOfLayer> matrices_;
+  std::optional<ModelReport> report_;
+};
+
+}  // namespace
+
+Status QuantizeModel(const QuantizeOptions& options) { return QuantizeJob(options).Run(); }
+
+}  // namespace sluice

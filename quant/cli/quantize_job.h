@@ -1,0 +1,38 @@
+// The work of `sluice quantize`.
+#ifndef SLUICE_QUANT_CLI_QUANTIZE_JOB_H_
+#define SLUICE_QUANT_CLI_QUANTIZE_JOB_H_
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "quant/cli/files.h"
+#include "quant/quantizer/format_plan.h"
+#include "sluice/error.h"
+#include "sluice/format.h"
+
+namespace sluice {
+
+struct QuantizeOptions {
+  std::string model;
+  std::string output;
+  FormatRequest formats;
+  std::optional<ActivationFormat> activations;
+  std::optional<std::string> calibration;
+  std::optional<std::string> config;
+  std::vector<ReportPath> reports;
+  size_t threads = 0;  // 0: the default
+  bool strict = false;
+  bool force = false;
+  bool quiet = false;
+  std::string command;  // for the report
+};
+
+// Reads one matrix at a time, quantizes, packs and writes it. The packed file and the reports
+// appear when all is done, or not at all.
+Status QuantizeModel(const QuantizeOptions& options);
+
+}  // namespace sluice
+
+#endif  // SLUICE_QUANT_CLI_QUANTIZE_JOB_H_
