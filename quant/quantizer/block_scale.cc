@@ -65,18 +65,20 @@ bool MayBeMultipleOfBf16(float amax, WeightType type) {
   return (std::bit_cast<uint32_t>(amax) & beyond) == 0;
 }
 
-// The smallest k <= limit that makes ratio · k an integer, for 0 < ratio <= 1; 0 if there is none.
-// If ratio is p / k in lowest terms, p / k is one of its continued fraction's convergents, of which
-// the denominators grow fast: what is no such fraction is found out in a few steps. `ratio` may be
-// off by three roundings of 2^-24, which grow to k · 2^-22 < 2^-15, while 1 / limit > 2^-14.
+// The smallest k <= limit that makes ratio · k an integer from 1 on, for 0 < ratio <= 1; 0 if there
+// is none. If ratio is p / k in lowest terms, p / k is one of its continued fraction's convergents,
+// of which the denominators grow fast: what is no such fraction is found out in a few steps.
+// `ratio` may be off by three roundings of 2^-24, which grow to k · 2^-22 < 2^-15; any other k
+// misses an integer by 1 / limit or more.
 int SmallestMultiplier(float ratio, int limit) {
   constexpr float kTolerance = 0x1p-14f;
   int k = 1;
   int previous = 0;
   float rest = ratio;
   while (k <= limit) {
-    const float p = ratio * static_cast<float>(k);
-    if (std::fabs(p - RoundSmall(p)) < kTolerance) return k;
+    const float multiple = ratio * static_cast<float>(k);
+    const float p = RoundSmall(multiple);
+    if (p != 0.0f && std::fabs(multiple - p) < kTolerance) return k;
     if (rest < 0x1p-20f) return 0;
     const float inverse = 1.0f / rest;
     const int quotient = static_cast<int>(inverse);
