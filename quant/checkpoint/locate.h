@@ -16,10 +16,10 @@ enum class Container { kGguf, kSafetensors };
 
 struct CheckpointFiles {
   Container container = Container::kSafetensors;
-  std::vector<std::string> weights;        // paths; several only with an index
-  std::string index;                       // the path of the index, or empty
-  std::map<std::string, size_t> shard_of;  // by tensor name: which of `weights` the index says
-  std::string config;                      // config.json or params.json; empty for GGUF
+  std::vector<std::string> weights{};        // paths; several only with an index
+  std::string index{};                       // the path of the index, or empty
+  std::map<std::string, size_t> shard_of{};  // by tensor name: which of `weights` the index says
+  std::string config{};                      // config.json or params.json; empty for GGUF
 };
 
 // `path`: a .gguf, a folder, a .safetensors or an index file (model.safetensors.index.json).
