@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <format>
+#include <iterator>
 #include <utility>
 
+#include "quant/analysis/measure_matrix.h"
 #include "quant/analysis/metrics.h"
 #include "quant/analysis/reference_block.h"
-#include "quant/quantizer/quantizer.h"
 #include "src/base/status.h"
 
 namespace sluice {
@@ -44,25 +45,6 @@ DoubleMatrix Times(DoubleMatrix&& a, const DoubleMatrix& b) {
   return std::move(a);
 }
 
-// Blocks of real weights that the quantizer made zeros for being below kMinWeightAmax.
-void WarnOfLostBlocks(Matrix matrix, const LinearWeights& trained, const QuantizedMatrix& stored,
-                      std::vector<std::string>& warnings) {
-  size_t lost = 0;
-  size_t first_row = 0;
-  for (size_t i = 0; i < stored.scales.size(); ++i) {
-    if (stored.scales[i] != 0.0f) continue;
-    const size_t row = i / stored.blocks();
-    const size_t begin = i % stored.blocks() * stored.block();
-    const size_t count = std::min(stored.block(), stored.cols - begin);
-    if (IsAllZero({trained.weights.data() + row * trained.cols + begin, 1, count})) continue;
-    if (lost++ == 0) first_row = row;
-  }
-  if (lost == 0) return;
-  warnings.push_back(
-      std::format("{}: {} blocks of weights below {} became zeros, the first in row {}",
-                  Name(matrix), lost, kMinWeightAmax, first_row));
-}
-
 class Comparison {
  public:
   Comparison(const ExactBlock& exact, const BlockView& packed, MatrixView<const float> x,
@@ -91,20 +73,9 @@ class Comparison {
     pair.stored = Dequantize(stored);
     pair.quantized = stored.format.quantized();
 
-    const ErrorSums errors = Compare(pair.trained.weights, pair.stored);
-    MatrixReport& report = result_.report.matrices[m].emplace();
-    report.format = report.requested = stored.format;
-    report.rows = stored.rows;
-    report.cols = stored.cols;
-    report.weight_relative_rmse = errors.relative_l2();
-    report.weight_max_abs_error = errors.max_abs_error();
-    report.zero_blocks = CountZeroBlocks(stored);
-    if (IsAllZero(pair.trained.view())) {
-      result_.warnings.push_back(
-          std::format("{}: all weights are zero in the checkpoint", Name(m)));
-    } else {
-      WarnOfLostBlocks(m, pair.trained, stored, result_.warnings);
-    }
+    MatrixMeasurement measured = MeasureMatrix(m, pair.trained.view(), stored, pair.stored);
+    result_.report.matrices[m] = measured.report;
+    std::ranges::move(measured.warnings, std::back_inserter(result_.warnings));
     return pair;
   }
 

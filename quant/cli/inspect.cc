@@ -198,6 +198,11 @@ std::string TotalsText(const Inspection& inspection) {
                       first.gated ? 3 : 2, first.d_model, first.d_ff);
   text += std::format("; four {} × {} attention matrices have {}\n", first.d_model, first.d_model,
                       Grouped(attention));
+  if (first.gated) {
+    text += std::format(
+        "Matched width            {} (8d/3): as many weights as an ungated block of width 4d\n",
+        Grouped(MatchedGatedWidth(first.d_model)));
+  }
   if (inspection.file_bytes != 0) {
     text += std::format("File                     {}\n",
                         Size(static_cast<double>(inspection.file_bytes)));

@@ -7,7 +7,7 @@
 
 #include "quant/analysis/block_report.h"
 #include "quant/analysis/calibration.h"
-#include "quant/analysis/metrics.h"
+#include "quant/analysis/measure_matrix.h"
 #include "quant/checkpoint/checkpoint.h"
 #include "quant/cli/console.h"
 #include "quant/cli/files.h"
@@ -199,18 +199,13 @@ class QuantizeJob {
   // What became of a matrix's weights, for the summary.
   void Note(size_t layer, Matrix m, const MatrixInfo& info, const LinearWeights& weights,
             const QuantizedMatrix& quantized) {
-    if (IsAllZero(weights.view())) {
-      Warn(std::format("layer {}: {}: all weights are zero in the checkpoint", layer, Name(m)));
+    MatrixMeasurement measured = MeasureMatrix(m, weights.view(), quantized, Dequantize(quantized));
+    for (const std::string& warning : measured.warnings) {
+      Warn(std::format("layer {}: {}", layer, warning));
     }
-    const ErrorSums errors = Compare(weights.weights, Dequantize(quantized));
-    matrices_.back().matrices[m] = MatrixReport{.format = info.format,
-                                                .requested = info.requested,
-                                                .rows = info.rows,
-                                                .cols = info.cols,
-                                                .bits_per_weight = info.bits_per_weight(),
-                                                .weight_relative_rmse = errors.relative_l2(),
-                                                .weight_max_abs_error = errors.max_abs_error(),
-                                                .zero_blocks = CountZeroBlocks(quantized)};
+    measured.report.requested = info.requested;
+    measured.report.bits_per_weight = info.bits_per_weight();
+    matrices_.back().matrices[m] = measured.report;
   }
 
   // The report, if it was asked for or calibration given.

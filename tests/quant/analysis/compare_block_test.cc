@@ -301,7 +301,7 @@ TEST(CompareBlock, DescribesTheMatrices) {
     norm += w * w;
     largest = std::max(largest, std::fabs(e));
   }
-  EXPECT_DOUBLE_EQ(report.matrices[Matrix::kDown]->weight_relative_rmse, std::sqrt(error / norm));
+  EXPECT_NEAR(report.matrices[Matrix::kDown]->weight_relative_rmse, std::sqrt(error / norm), 1e-12);
   EXPECT_EQ(report.matrices[Matrix::kDown]->weight_max_abs_error, largest);
 }
 
