@@ -378,7 +378,7 @@ TEST(Xnnpack, PassesOnOneRunnerTakeTurns) {
   const auto repeat = [&](const std::vector<float>& x) {
     const std::vector<float> want = Forward(*runner, x, kModel);
     start.arrive_and_wait();
-    for (int n = 0; n < 100; ++n) {
+    for (int n = 0; n < 50; ++n) {
       if (!SameBits(Forward(*runner, x, kModel), want)) ++wrong;
     }
   };
