@@ -64,13 +64,17 @@ std::string TargetsText() {
   return "Targets: instruction sets that there are kernels for, best first\n" + table.Text();
 }
 
-// Why `name` is what runs: the targets before it in the list cannot.
-std::string Why(std::string_view name) {
-  for (const TargetInfo& target : Targets()) {
-    if (target.name == name) return std::format("the best usable target; {}", target.reason);
-    if (target.available) return std::format("better here than {}", target.name);
+// Why these targets: the best usable one, save where the matrix unit (a target for batches only)
+// has or has not its conditions.
+std::string Why(const KernelChoice& choice) {
+  const auto usable = [](const RegisteredKernels& entry) { return entry.available; };
+  const auto best = std::ranges::find_if(AllKernels(), usable);
+  if (best == AllKernels().end()) return "none is usable";
+  if (!best->batch_only) return "the best usable target";
+  if (choice.batch == best->kernels->target) {
+    return std::format("{} is for batches", best->kernels->target);
   }
-  return "";
+  return std::format("{} needs integers with one scale per row", best->kernels->target);
 }
 
 std::string KernelsText() {
@@ -81,7 +85,7 @@ std::string KernelsText() {
   for (const WeightFormat format : kWeightFormats) {
     const KernelChoice choice = ChooseKernels(format);
     table.AddRow(
-        {Name(format), std::string(choice.decode), std::string(choice.batch), Why(choice.decode)});
+        {Name(format), std::string(choice.decode), std::string(choice.batch), Why(choice)});
   }
   return "Kernels chosen\n" + table.Text();
 }
