@@ -51,7 +51,7 @@ void* AlignedAllocate(void*, size_t alignment, size_t size) {
 
 const xnn_allocator kCountingAllocator = {nullptr,    Allocate,        Reallocate,
                                           Deallocate, AlignedAllocate, Deallocate};
-const bool counting = xnn_initialize(&kCountingAllocator) == xnn_status_success;
+const bool kCounting = xnn_initialize(&kCountingAllocator) == xnn_status_success;
 
 }  // namespace
 
@@ -346,7 +346,7 @@ TEST(Xnnpack, TouchesNothingBesideTheRows) {
 }
 
 TEST(Xnnpack, ForwardAllocatesNothing) {
-  ASSERT_TRUE(counting);
+  ASSERT_TRUE(kCounting);
   Random random;
   const ThreadPool pool = ThreadPool::Create(2).value();
   for (const WeightFormat format : kSupported) {
