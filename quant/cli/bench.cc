@@ -33,8 +33,9 @@ namespace {
 // Copies of a block take this many times the last-level cache, so that nothing of a block is left
 // in it when its turn comes again.
 constexpr uint64_t kCacheMultiple = 3;
-// The part of the available memory that copies may take.
+// The part of the available memory that copies may take; and of tiny blocks, how many there may be.
 constexpr double kMemoryShare = 0.6;
+constexpr uint64_t kMaxCopies = 100000;
 
 struct Shape {
   size_t d = 0;
@@ -179,19 +180,23 @@ class Bench {
     double total = 0;
     for (size_t b = 0; b < results_.blocks.size(); ++b) {
       const uint64_t bytes = results_.blocks[b].stored_bytes();
-      copies_[b] = static_cast<size_t>(wanted / bytes) + 2;
+      copies_[b] = static_cast<size_t>(std::min(wanted / bytes + 2, kMaxCopies));
       total += static_cast<double>(copies_[b] * bytes * RingsPerBlock());
     }
     const double allowed = kMemoryShare * static_cast<double>(AvailableMemoryBytes());
-    if (total <= allowed) return;
-    for (size_t& copies : copies_) {
-      copies =
-          std::max<size_t>(1, static_cast<size_t>(static_cast<double>(copies) * allowed / total));
+    for (size_t b = 0; b < results_.blocks.size(); ++b) {
+      const auto bytes = static_cast<double>(results_.blocks[b].stored_bytes());
+      if (total > allowed) {
+        const double fits = static_cast<double>(copies_[b]) * allowed / total;
+        copies_[b] = std::max<size_t>(1, static_cast<size_t>(fits));
+      }
+      const double all = bytes * static_cast<double>(copies_[b]);
+      if (all >= static_cast<double>(wanted)) continue;
+      PrintWarning(
+          std::format("{}: only {} copies, {}, fit; part of them may stay in the last-level "
+                      "cache of {}, and be faster than cold",
+                      results_.blocks[b].weights, copies_[b], Size(all), Size(CacheBytes())));
     }
-    PrintWarning(
-        std::format("cold weights would take {} of memory, {} are used: part of them may stay "
-                    "in the last-level cache of {}",
-                    Size(total), Size(allowed), Size(CacheBytes())));
   }
 
   // Backends that read the packed layout share one ring of copies; XNNPACK makes copies of its own,
@@ -303,14 +308,12 @@ class Bench {
         view.d_model, view.d_ff, view.gated ? "gated " : "", Name(view.activation),
         options_.rounds);
     for (size_t b = 0; b < results_.blocks.size(); ++b) {
+      if (!std::ranges::contains(results_.cases, b, &BenchCase::block)) continue;
       const auto bytes = static_cast<double>(results_.blocks[b].stored_bytes());
       const auto all = bytes * static_cast<double>(copies_[b]);
       text += std::format("  {}: {}", results_.blocks[b].weights, Size(bytes));
-      text += results_.cold ? std::format("; cold: {} in turn, {}, {} times the cache\n",
-                                          Plural(copies_[b], "copy") == "1 copy"
-                                              ? "1 copy"
-                                              : std::format("{} copies", copies_[b]),
-                                          Size(all), Significant(all / CacheBytes(), 2))
+      text += results_.cold ? std::format("; cold: {} copies in turn, {}, {} times the cache\n",
+                                          copies_[b], Size(all), Significant(all / CacheBytes(), 2))
                             : "; warm: one copy again and again\n";
     }
     text += "\n" + BenchText(results_);
@@ -420,9 +423,8 @@ void AddBench(CLI::App& app, Invocation& invocation) {
       ->type_name("FILE");
   AddQuiet(*sub, options->quiet, "No progress.");
   sub->footer(
-      "GB/s counts the stored weight bytes, GOP/s 6 · D · M operations a token (4 · D · M without "
-      "a "
-      "gate), both over the median.\n\n"
+      "GB/s counts the stored weight bytes, GOP/s 6 · D · M operations a token\n"
+      "(4 · D · M without a gate), both over the median.\n\n"
       "Examples:\n"
       "  sluice bench --shape 576,1536\n"
       "  sluice bench --shape 2048,5632 --weights qb4w:32,qc8w --batch 1,128 --threads 1,2 \\\n"

@@ -15,6 +15,7 @@
 #include "quant/cli/help.h"
 #include "quant/cli/shell.h"
 #include "src/base/cpu_features.h"
+#include "src/base/quote.h"
 #include "src/base/temporary_file.h"
 
 namespace sluice {
@@ -63,6 +64,16 @@ void AddSubcommands(CLI::App& app, Invocation& invocation) {
   for (CLI::App* subcommand : app.get_subcommands({})) subcommand->group("Commands");
 }
 
+// CLI11 would only say that a subcommand is required.
+std::string UnknownCommand(const CLI::App& app, std::string_view name) {
+  std::string known;
+  for (const CLI::App* subcommand : app.get_subcommands({})) {
+    if (name == subcommand->get_name()) return "";
+    known += (known.empty() ? "" : ", ") + subcommand->get_name();
+  }
+  return std::format("unknown command {}; known: {} (see sluice --help)", Quote(name), known);
+}
+
 // Help and version are no errors; everything else is one line, and where to read on.
 int ReportParseError(const CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
@@ -109,6 +120,13 @@ int Main(int argc, char** argv) {
     PrintError("no command given; here is the help");
     std::fputs(app.help().c_str(), stderr);
     return kUsage;
+  }
+  if (*argv[1] != '-') {
+    const std::string error = UnknownCommand(app, argv[1]);
+    if (!error.empty()) {
+      PrintError(error);
+      return kUsage;
+    }
   }
   try {
     app.parse(argc, argv);

@@ -1,0 +1,218 @@
+#!/usr/bin/env python3
+"""`sluice report` and `quantize --report`: figures against NumPy, and the forms they come in."""
+
+import html.parser
+import json
+import math
+
+import numpy as np
+import support
+from safetensors.numpy import load_file
+from support import CALIBRATION, TINY, read_json, relative_l2, run
+
+NAME = "model.layers.{}.mlp.{}_proj.weight"
+
+
+class PageParser(html.parser.HTMLParser):
+    """Checks that tags nest, and gathers the text."""
+
+    VOID = {"meta", "br"}
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.text, self.tags = [], [], set()
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.add(tag)
+        assert not any(name.startswith("on") for name, _ in attributes), attributes
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open and self.open[-1] == tag, f"</{tag}> closes {self.open}"
+        self.open.pop()
+
+    def handle_data(self, data):
+        if self.open[-1:] != ["style"]:
+            self.text.append(data)
+
+
+def read_page(path):
+    page = PageParser()
+    page.feed(path.read_text(encoding="utf-8"))
+    page.close()
+    assert page.open == [], page.open
+    return page
+
+
+class Report(support.CommandTest):
+    def report(self, packed, *options, model=TINY):
+        out = self.dir / "report.json"
+        run("report", model, packed, "--json", out, "--quiet", *options)
+        return read_json("report", out)
+
+    def test_figures_agree_with_numpy(self):
+        packed = self.quantize("--weights", "f32", "--up", "qb4w:32")
+        report = self.report(packed, "--calibration", CALIBRATION)
+        trained = self.trained()
+        stored = support.decode_packed(packed)
+        inputs = load_file(CALIBRATION)
+        for layer in report["layers"]:
+            i = layer["layer"]
+            x = inputs[f"model.layers.{i}.mlp.input"]
+            self.assertEqual(layer["tokens"], x.shape[0])
+            gate, up, down = (trained[NAME.format(i, m)] for m in ("gate", "up", "down"))
+            exact = support.swiglu(x, gate, up, down)
+            only_up = support.swiglu(x, gate, stored[NAME.format(i, "up")], down)
+            self.assertAlmostEqual(
+                layer["attribution"]["up"], relative_l2(only_up, exact), delta=1e-9
+            )
+            self.assertEqual(layer["attribution"]["gate"], 0)
+            self.assertEqual(layer["attribution"]["down"], 0)
+            self.assertGreater(layer["attribution"]["input_activations"], 0)
+            self.assertEqual(layer["attribution"]["hidden_activations"], 0)
+            matrix = layer["matrices"]["up"]
+            weights, quantized = trained[NAME.format(i, "up")], stored[NAME.format(i, "up")]
+            self.assertAlmostEqual(
+                matrix["weight_relative_rmse"], relative_l2(quantized, weights), delta=1e-9
+            )
+            self.assertAlmostEqual(
+                matrix["weight_max_abs_error"],
+                np.abs(quantized.astype(np.float64) - weights).max(),
+                delta=1e-12,
+            )
+            self.check_output(layer, packed, x, exact)
+        errors = [layer["output"]["relative_l2"] for layer in report["layers"]]
+        self.assertAlmostEqual(report["totals"]["relative_l2_mean"], np.mean(errors))
+        self.assertEqual(report["totals"]["relative_l2_max"], max(errors))
+
+    def trained(self):
+        """The bundled model's weights; NumPy has no bf16, so `unpack` of bf16 is the way."""
+        packed = self.quantize("--weights", "bf16", name="trained.safetensors")
+        return support.decode_packed(packed)
+
+    def check_output(self, layer, packed, x, exact):
+        """The output's figures, from what `sluice run` computes."""
+        inputs = self.save("x.safetensors", x=x)
+        y_path = self.dir / "y.safetensors"
+        run("run", packed, "--layer", layer["layer"], "--input", inputs, "--output", y_path, "--quiet")
+        y = load_file(y_path)["y"].astype(np.float64)
+        output = layer["output"]
+        error = np.linalg.norm(y - exact, axis=1)
+        norm = np.linalg.norm(exact, axis=1)
+        cosine = np.sum(y * exact, axis=1) / np.linalg.norm(y, axis=1) / norm
+        self.assertAlmostEqual(output["relative_l2"], relative_l2(y, exact), delta=1e-9)
+        self.assertEqual(output["relative_l2"], layer["attribution"]["all"])
+        self.assertAlmostEqual(output["sqnr_db"], -20 * math.log10(relative_l2(y, exact)), delta=1e-6)
+        self.assertAlmostEqual(output["cosine_mean"], cosine.mean(), delta=1e-9)
+        self.assertAlmostEqual(output["cosine_min"], cosine.min(), delta=1e-9)
+        self.assertAlmostEqual(output["max_abs_error"], np.abs(y - exact).max(), delta=1e-9)
+        self.assertEqual(output["worst_token"], int(np.argmax(error / norm)))
+
+    def test_quantize_and_report_say_the_same(self):
+        first = self.dir / "first.json"
+        options = ["--weights", "qb4w:64", "--calibration", CALIBRATION, "--report", first]
+        packed = self.quantize(*options)
+        second = self.report(packed, "--calibration", CALIBRATION)
+        self.assertEqual(read_json("report", first), second)
+
+    def test_an_ungated_block(self):
+        model = self.dir / "bert"
+        support.write_bert(model, 48, 96, 2, np.random.default_rng(1))
+        report = self.report(self.quantize(model=model), model=model)
+        self.assertEqual(list(report["layers"][0]["matrices"]), ["up", "down"])
+        self.assertNotIn("gate", report["layers"][0]["attribution"])
+
+    def test_an_exact_block_has_no_signal_to_noise_ratio(self):
+        """Weights of zero only: y and ŷ are 0, the error is none, its ratio not finite."""
+
+        def zero(tensors):
+            for values in tensors.values():
+                values[:] = 0
+
+        model = self.dir / "model"
+        support.write_llama(model, 32, 64, 1, np.random.default_rng(1), zero)
+        packed = self.quantize(model=model)
+        report = self.report(packed, model=model)
+        self.assertEqual(report["layers"][0]["output"]["relative_l2"], 0)
+        self.assertIsNone(report["layers"][0]["output"]["sqnr_db"])
+        self.assertIn("zero", " ".join(report["warnings"]))
+        run("report", model, packed, "--html", self.dir / "r.html")
+        self.assertIn("exactly", " ".join(read_page(self.dir / "r.html").text))
+
+    def test_random_inputs_are_loud_everywhere(self):
+        page = self.dir / "r.html"
+        packed = self.quantize()
+        text = run("report", TINY, packed, "--html", page).stdout
+        self.assertIn("RANDOM INPUTS", text)
+        self.assertIn("RANDOM INPUTS", " ".join(read_page(page).text))
+        report = self.report(packed)
+        self.assertEqual(report["calibration"]["source"], "random")
+        self.assertIn("RANDOM INPUTS", report["warnings"][0])
+        text = run("report", TINY, packed, "--html", page, "--calibration", CALIBRATION).stdout
+        self.assertNotIn("RANDOM", text + " ".join(read_page(page).text))
+
+    def test_backends(self):
+        packed = self.quantize("--weights", "qc8w")
+        highway = self.report(packed, "--calibration", CALIBRATION)
+        reference = self.report(packed, "--calibration", CALIBRATION, "--backend", "reference")
+        self.assertEqual(
+            [layer["output"] for layer in highway["layers"]],
+            [layer["output"] for layer in reference["layers"]],
+        )
+        xnnpack = self.report(packed, "--calibration", CALIBRATION, "--backend", "xnnpack")
+        self.assertIn("qd8", xnnpack["backend"])
+        self.assertIn("qd8", " ".join(xnnpack["warnings"]))
+        packed = self.quantize("--weights", "qb8w:32")
+        error = run("report", TINY, packed, "--backend", "xnnpack", status=1).error
+        self.assertIn("qb8w:32", error)
+
+    def test_the_page(self):
+        page = self.dir / "r.html"
+        packed = self.quantize("--down", "qc8w", "--override", "1:down=qb8w:32")
+        run("report", TINY, packed, "--html", page, "--calibration", CALIBRATION)
+        parsed = read_page(page)
+        self.assertFalse(parsed.tags & {"script", "link", "img", "iframe", "object"})
+        text = " ".join(parsed.text)
+        for shown in ("tiny-llama", "qb8w:32", "sluice report", "hidden activations", "352 × 128"):
+            self.assertIn(shown, text)
+        source = page.read_text(encoding="utf-8")
+        for outside in ("http:", "https:", "url(", "src=", "@import"):
+            self.assertNotIn(outside, source)
+
+    def test_names_from_outside_are_escaped(self):
+        model = self.dir / "<script>alert(1)<" / "b>&'\""
+        support.write_llama(model, 32, 32, 1, np.random.default_rng(1))
+        page = self.dir / "r.html"
+        run("report", model, self.quantize(model=model), "--html", page)
+        parsed = read_page(page)
+        self.assertNotIn("script", parsed.tags)
+        self.assertIn("<script>alert(1)<", " ".join(parsed.text))
+
+    def test_a_model_that_does_not_fit(self):
+        other = self.dir / "other"
+        support.write_llama(other, 64, 352, 4, np.random.default_rng(1))
+        error = run("report", other, self.quantize(), status=1).error
+        self.assertIn("packed.safetensors", error)
+        few = self.dir / "few"
+        support.write_llama(few, 128, 352, 2, np.random.default_rng(1))
+        self.assertIn("layer 2", run("report", few, self.quantize(), status=1).error)
+
+    def test_outputs_appear_together_or_not_at_all(self):
+        packed = self.quantize()
+        out = self.dir / "r.json"
+        error = run(
+            *["report", TINY, packed, "--json", out, "--html", "/no/such/folder/r.html"], status=1
+        ).error
+        self.assertIn("/no/such/folder/r.html", error)
+        before = packed.read_bytes()
+        run("report", TINY, packed, "--json", packed, status=1)
+        run("report", TINY, packed, "--json", TINY / "config.json", status=1)
+        run("report", TINY, packed, "--json", out, "--html", out, status=1)
+        self.assertEqual(packed.read_bytes(), before)
+        self.assertEqual(self.files(), ["packed.safetensors"])
+        json.loads((TINY / "config.json").read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    support.main()

@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""`sluice run` against NumPy's float64 evaluation of the unpacked weights: x ~ N(0, 1), weights
+N(0, 1/K), 32 tokens, every format, every backend, sizes that nothing divides.
+
+What differs is what the activations are quantized to: relative L2 of at most 0.02 with `block`, 0.05
+with `row` and on xnnpack, 1e-5 with float weights. What a backend lacks, it names."""
+
+import math
+
+import numpy as np
+import support
+from support import FLOATS, FORMATS, XNNPACK_FORMATS, relative_l2, run
+
+TOKENS = 32
+SIZES = [(1, 17), (15, 1), (17, 31), (31, 15), (33, 172), (172, 33), (576, 1536), (1536, 576)]
+BACKENDS = ["highway", "xnnpack", "reference"]
+
+
+def limit(weights, activations, backend):
+    if weights in FLOATS:
+        return 1e-5
+    return 0.05 if backend == "xnnpack" or activations == "row" else 0.02
+
+
+class Accuracy(support.CommandTest):
+    def setUp(self):
+        super().setUp()
+        self.rng = support.seeded_generator()
+        self.combinations = 0
+
+    def check(self, model, d, evaluate):
+        """Layer i of `model` in format i, by every backend and with both kinds of activations."""
+        overrides = [
+            f"--override={layer}:{matrix}={weights}"
+            for layer, weights in enumerate(FORMATS)
+            for matrix in self.matrices
+        ]
+        x = self.rng.standard_normal((TOKENS, d)).astype(np.float32)
+        inputs = self.save("x.safetensors", x=x)
+        for activations in ("row", "block"):
+            packed = self.quantize(*overrides, "--activations", activations, model=model)
+            plain = self.dir / "plain.safetensors"
+            run("unpack", packed, "-o", plain, "--quiet")
+            tensors = self.load(plain.name)
+            for layer, weights in enumerate(FORMATS):
+                expected = evaluate(x, tensors, layer)
+                for backend in BACKENDS:
+                    with self.subTest(d=d, weights=weights, a=activations, backend=backend):
+                        self.check_run(packed, layer, inputs, backend, weights, activations, expected)
+
+    def check_run(self, packed, layer, inputs, backend, weights, activations, expected):
+        output = self.dir / "y.safetensors"
+        output.unlink(missing_ok=True)
+        where = ["--layer", layer, "--input", inputs, "--output", output, "--backend", backend]
+        if backend == "xnnpack" and weights not in XNNPACK_FORMATS:
+            error = run("run", packed, *where, status=1).error
+            self.assertIn("xnnpack", error)
+            self.assertIn(weights, error)
+            self.assertFalse(output.exists())
+            return
+        run("run", packed, *where, "--quiet")
+        y = self.load(output.name)["y"]
+        self.assertEqual(y.dtype, np.float32)
+        self.assertEqual(y.shape, expected.shape)
+        self.assertLessEqual(relative_l2(y, expected), limit(weights, activations, backend))
+        self.combinations += 1
+
+    def check_combinations(self, sizes):
+        """That none was left out: 8 formats, of which xnnpack lacks 2, and 2 kinds of activations."""
+        self.assertEqual(self.combinations, sizes * 2 * (2 * len(FORMATS) + len(XNNPACK_FORMATS)))
+
+    def test_swiglu(self):
+        def evaluate(x, tensors, layer):
+            names = [f"model.layers.{layer}.mlp.{m}_proj.weight" for m in ("gate", "up", "down")]
+            return support.swiglu(x, *(tensors[name] for name in names))
+
+        self.matrices = ["gate", "up", "down"]
+        # The large sizes take minutes under an emulator; the kernels' own tests have them.
+        sizes = [s for s in SIZES if max(s) < 500] if support.EMULATED else SIZES
+        for d, m in sizes:
+            model = self.dir / f"{d}x{m}"
+            support.write_llama(model, d, m, len(FORMATS), self.rng)
+            self.check(model, d, evaluate)
+        self.check_combinations(len(sizes))
+
+    def test_gelu_with_biases(self):
+        erf = np.vectorize(math.erf)
+
+        def evaluate(x, tensors, layer):
+            def linear(x, name):
+                prefix = f"encoder.layer.{layer}.{name}.dense."
+                weights = tensors[prefix + "weight"].astype(np.float64)
+                return x @ weights.T + tensors[prefix + "bias"]
+
+            h = linear(x.astype(np.float64), "intermediate")
+            return linear(h * (1 + erf(h / math.sqrt(2))) / 2, "output")
+
+        self.matrices = ["up", "down"]
+        model = self.dir / "bert"
+        support.write_bert(model, 33, 172, len(FORMATS), self.rng)
+        self.check(model, 33, evaluate)
+        self.check_combinations(1)
+
+
+if __name__ == "__main__":
+    support.main()
