@@ -81,7 +81,7 @@ HWY_INLINE void TileDot() {
 }
 
 // 64 values of K of a strip, from column k on, as a tile wants them: in place, or unpacked into
-// `buffer`. Beyond the strip's end there are zeros.
+// `buffer`. What lies in `buffer` beyond the strip's end meets activations that are 0 there.
 template <bool kInt4>
 HWY_INLINE const void* WeightTile(const std::byte* strip, const PackedLayout& layout, size_t k,
                                   int8_t* buffer) {
@@ -105,9 +105,6 @@ HWY_INLINE const void* WeightTile(const std::byte* strip, const PackedLayout& la
     if (here == kAmxK) return from;
     std::memcpy(buffer, from, here / kTileK * kLineBytes);
   }
-  if (here < kAmxK) {
-    std::memset(buffer + here / kTileK * kLineBytes, 0, (kAmxK - here) / kTileK * kLineBytes);
-  }
   return buffer;
 }
 
@@ -130,7 +127,7 @@ HWY_INLINE void StoreSums(const DotArgs& args, size_t strip, size_t token, size_
 // kGroups groups of up to 16 tokens, `counts` each, times kStrips strips.
 template <bool kInt4, int kGroups, int kStrips>
 void TileBlock(const DotArgs& args, size_t strip, size_t token, const size_t (&counts)[2]) {
-  alignas(kAlignment) int8_t buffers[kStrips][kAmxK / kTileK * kLineBytes];
+  alignas(kAlignment) int8_t buffers[kStrips][kAmxK / kTileK * kLineBytes] = {};
   const size_t stride = args.x->value_stride;
   const int8_t* x = args.x->values + (args.first_token + token) * stride;
   UnrollTile<kGroups, kStrips>([](auto g, auto s) SLUICE_LAMBDA { TileZero<kSums + 2 * g + s>(); });
