@@ -5,8 +5,8 @@ run_command() {
     build) build "${arguments[@]}" ;;
     test) command_test ;;
     test-real)
-      build
-      run_forwarding python3 "$top/tests/real/test_real.py" "${arguments[@]}"
+      build sluice
+      SLUICE="'$(build_dir)/bin/sluice'" run_forwarding python3 "$top/tests/real/test_real.py" "${arguments[@]}"
       ;;
     sluice) command_sluice ;;
     demo)
@@ -63,7 +63,7 @@ command_lint() {
 }
 
 command_bench() {
-  build
+  build bench/all
   local programs=() program
   for program in "$(build_dir)"/bench/*_bench; do
     [[ ! -x $program ]] || programs+=("$program")
