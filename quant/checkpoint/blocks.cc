@@ -41,7 +41,7 @@ struct Names {
 
 // The layer of a tensor that `names` names, and what follows the number's dot.
 struct ParsedName {
-  uint64_t layer = 0;
+  uint32_t layer = 0;
   std::string_view rest;
 };
 

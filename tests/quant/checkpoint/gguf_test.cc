@@ -3,7 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <cstring>
+#include <ctime>
 #include <string>
 #include <vector>
 
@@ -21,11 +22,12 @@ Expected<Gguf> Parse(const std::string& file) {
   return Gguf::Parse("model.gguf", std::as_bytes(std::span(file)));
 }
 
-// The error of a file that must be refused, which must not take a second.
+// The error of a file that must be refused, which must not take a second (of this process: others
+// may have the machine).
 std::string ErrorOf(const std::string& file) {
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();
   const Expected<Gguf> gguf = Parse(file);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));
+  EXPECT_LT(std::clock() - start, CLOCKS_PER_SEC);
   if (gguf) {
     ADD_FAILURE() << "was accepted";
     return "";

@@ -2,8 +2,10 @@
 // SLUICE_TEST_SEED; the sanitizer build is where this bites.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -78,7 +80,7 @@ TEST(Mutation, Gguf) {
   test::Random random;
   const std::string original = SmallGguf();
   int accepted = 0;
-  for (int i = 0; i < 20'000; ++i) {
+  for (int i = 0; i < 8'000; ++i) {
     const std::string bytes = Mutate(random, original);
     const Expected<Gguf> gguf = Gguf::Parse("m.gguf", std::as_bytes(std::span(bytes)));
     if (!gguf) {
@@ -102,7 +104,7 @@ TEST(Mutation, Gguf) {
     }
   }
   // Most of the file's bytes are values of weights, so most single changes go unnoticed.
-  EXPECT_GT(accepted, 1000);
+  EXPECT_GT(accepted, 400);
 }
 
 // From the file on disk to the last weight.
@@ -112,7 +114,7 @@ TEST(Mutation, GgufFiles) {
   const std::string path = dir.File("m.gguf");
   const std::string original = SmallGguf();
   int loaded = 0;
-  for (int i = 0; i < 1000; ++i) {
+  for (int i = 0; i < 500; ++i) {
     test::WriteBytes(path, Mutate(random, original));
     const Expected<Checkpoint> checkpoint = Checkpoint::Open(path, std::nullopt);
     if (!checkpoint) continue;
@@ -125,7 +127,7 @@ TEST(Mutation, GgufFiles) {
       }
     }
   }
-  EXPECT_GT(loaded, 50);
+  EXPECT_GT(loaded, 25);
 }
 
 TEST(Mutation, SafetensorsFiles) {
@@ -134,14 +136,14 @@ TEST(Mutation, SafetensorsFiles) {
   const std::string original = test::TinyLlama().Build();
   test::WriteBytes(dir.File("config.json"), test::kTinyLlamaConfig);
   int loaded = 0;
-  for (int i = 0; i < 1000; ++i) {
+  for (int i = 0; i < 500; ++i) {
     test::WriteBytes(dir.File("model.safetensors"), Mutate(random, original));
     const Expected<Checkpoint> checkpoint = Checkpoint::Open(dir.path(), std::nullopt);
     if (!checkpoint) continue;
     for (const SourceLayer& layer : checkpoint->layers())
       loaded += checkpoint->Load(layer.layer) ? 1 : 0;
   }
-  EXPECT_GT(loaded, 20);
+  EXPECT_GT(loaded, 10);
 }
 
 TEST(Mutation, Config) {
@@ -153,7 +155,7 @@ TEST(Mutation, Config) {
       R"({"dim":4,"n_layers":2,"multiple_of":6,"ffn_dim_multiplier":1.3})",
       R"({"architectures":["GPT2LMHeadModel"],"n_embd":4,"n_inner":null})"};
   int accepted = 0;
-  for (int i = 0; i < 20'000; ++i) {
+  for (int i = 0; i < 8'000; ++i) {
     const std::string text = Mutate(random, originals[i % 4]);
     const Expected<ModelConfig> config = ParseConfig("config.json", text);
     if (config) {
@@ -164,7 +166,7 @@ TEST(Mutation, Config) {
       ASSERT_EQ(config.error().message.find('\n'), std::string::npos) << config.error().message;
     }
   }
-  EXPECT_GT(accepted, 100);
+  EXPECT_GT(accepted, 40);
 }
 
 }  // namespace
