@@ -99,7 +99,7 @@ struct Kernels {
   bool exact = false;
 
   // Quantizes n values as ceil(n / 32) blocks; a last partial block is padded with zeros. Returns
-  // whether all values are finite (if not, what is written means nothing).
+  // whether all values are finite; a block with one that is not becomes zeros with scale 0.
   bool (*quantize_blocks)(const float* x, size_t n, int8_t* values, float* scales,
                           int32_t* offsets);
   // The same with one scale for all n values.

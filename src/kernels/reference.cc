@@ -168,12 +168,12 @@ bool QuantizeGroup(const float* x, size_t n, int8_t* values, float* scale) {
   uint32_t max_bits = 0;
   for (size_t i = 0; i < n; ++i) max_bits = std::max(max_bits, AbsBits(x[i]));
   const float amax = std::bit_cast<float>(max_bits);
-  const bool zero = amax < kMinAmax;
   const bool finite = IsFinite(amax);
+  const bool zero = !finite || amax < kMinAmax;
   *scale = zero ? 0.0f : amax / 127.0f;
   const float inverse = 127.0f / amax;
   for (size_t i = 0; i < RoundUp(n, kActivationBlock); ++i) {
-    const bool quantize = finite && !zero && i < n;
+    const bool quantize = !zero && i < n;
     values[i] = quantize ? static_cast<int8_t>(std::nearbyint(x[i] * inverse)) : 0;
   }
   return finite;
