@@ -89,7 +89,7 @@ class ReportBuilder {
     }
     for (const std::string& warning : comparison.warnings)
       Warn("layer {}: {}", info.layer, warning);
-    report_.layers.push_back(std::move(comparison.report));
+    report_.layers.push_back(comparison.report);
     return {};
   }
 
@@ -114,7 +114,8 @@ class ReportBuilder {
       inputs = Calibration::Random(calibration_.tokens(), kFallbackSeed)
                    .Inputs(info.layer, info.d_model);
     }
-    return std::move(inputs).transform([](auto&& values) { return *std::move(values); });
+    if (!inputs) return std::unexpected(std::move(inputs).error());
+    return **std::move(inputs);
   }
 
   // What the backend makes of the inputs.

@@ -119,6 +119,7 @@ class BlockReport : public ::testing::Test {
   // Inputs for the layers named.
   Calibration MakeCalibration(const std::vector<size_t>& layers, size_t tokens = 6) {
     std::vector<Tensor> tensors;
+    tensors.reserve(layers.size());
     for (const size_t n : layers) {
       tensors.push_back({std::format("model.layers.{}.mlp.input", n),
                          {tokens, kD},
@@ -284,6 +285,7 @@ TEST_F(BlockReport, AnOutputThatIsNotFiniteReachesTheTotals) {
   const Model model = MakeModel(checkpoint, kF32);
   // Finite inputs whose products overflow f32, though not double.
   std::vector<Tensor> inputs;
+  inputs.reserve(3);
   for (size_t n = 0; n < 3; ++n) {
     inputs.push_back({std::format("model.layers.{}.mlp.input", n),
                       {2, kD},

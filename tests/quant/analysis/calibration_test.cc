@@ -23,6 +23,7 @@ class CalibrationFile : public ::testing::Test {
   // Writes one tensor per (name, shape), all with the values 0, 1, 2, …
   std::string Write(const std::vector<SafetensorsTensor>& tensors) {
     std::vector<std::span<const std::byte>> data;
+    data.reserve(tensors.size());
     for (const SafetensorsTensor& tensor : tensors) {
       data.push_back(
           std::as_bytes(std::span(values_)).first(*TensorBytes(tensor.dtype, tensor.shape)));

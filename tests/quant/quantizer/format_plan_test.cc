@@ -48,6 +48,7 @@ std::string PlanError(const FormatRequest& request, const std::vector<SourceLaye
 
 std::vector<WeightFormat> Of(Matrix matrix, const std::vector<LayerFormats>& plan) {
   std::vector<WeightFormat> formats;
+  formats.reserve(plan.size());
   for (const LayerFormats& layer : plan) formats.push_back(layer.formats[matrix]);
   return formats;
 }
