@@ -98,9 +98,7 @@ TEST_F(ModelDamageTest, UnwrittenTensorsAreFoundByVerify) {
 TEST_F(ModelDamageTest, EveryHeaderByteMatters) {
   for (size_t i = 0; i < header_; ++i) {
     const char was = bytes_[i];
-    for (const char now :
-         {static_cast<char>(was ^ (1 << i % 8)), static_cast<char>(was ^ (1 << (i + 3) % 8)), '\0',
-          '\xFF', '0', '9', '"', ' '}) {
+    for (const char now : {static_cast<char>(was ^ (1 << i % 8)), '\xFF', '0', '"'}) {
       if (now == was) continue;
       bytes_[i] = now;
       EXPECT_TRUE(!Opens(bytes_) || same_) << "byte " << i << " is " << now;

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -98,11 +99,13 @@ TEST_F(SafetensorsTest, RefusesABadHeaderLength) {
 }
 
 TEST_F(SafetensorsTest, RefusesAHeaderBeyondTheFormatsLimit) {
-  std::string header = One("F32", "[2]", "[0, 8]");
-  header.resize(kMaxSafetensorsHeader, ' ');
-  EXPECT_EQ(Refusal(FileOf(header, 8)), "accepted");
-  header += ' ';
-  EXPECT_THAT(Refusal(FileOf(header, 8)),
+  const auto refusal = [&](uint64_t length) {
+    test::WriteBytes(path_, WithLength(length, ""));
+    std::filesystem::resize_file(path_, 8 + length);  // zeros that take no space
+    return SafetensorsFile::Open(path_).error().message;
+  };
+  EXPECT_THAT(refusal(100'000'000), HasSubstr("does not start with"));  // so it was looked at
+  EXPECT_THAT(refusal(100'000'001),
               AllOf(HasSubstr("100000001"), HasSubstr("the format allows 100000000")));
 }
 
@@ -199,7 +202,7 @@ TEST_F(SafetensorsTest, SkipsUnknownFieldsOfATensor) {
 }
 
 TEST_F(SafetensorsTest, SurvivesHostileNesting) {
-  constexpr size_t kDepth = 5'000'000;
+  constexpr size_t kDepth = 500'000;
   const std::string open(kDepth, '[');
   const std::string close(kDepth, ']');
   EXPECT_THAT(Refusal(FileOf(R"({"a":)" + open + close + "}", 0)), HasSubstr("\"a\" is an array"));
