@@ -67,8 +67,8 @@ Status CheckView(std::string_view name, size_t cols, size_t stride, const void* 
                 cols, d_model);
   }
   if (stride < cols) {
-    return Fail(ErrorCode::kInvalidArgument, "{} has a stride of {}, less than its {} columns", name,
-                stride, cols);
+    return Fail(ErrorCode::kInvalidArgument, "{} has a stride of {}, less than its {} columns",
+                name, stride, cols);
   }
   if (data == nullptr && rows != 0) {
     return Fail(ErrorCode::kInvalidArgument, "{} is null but has {} rows", name, rows);
@@ -96,8 +96,8 @@ Status Ffn::Forward(MatrixView<const float> x, MatrixView<float> y, Workspace& w
   const size_t pass_tokens = impl_->runner->MaxPassTokens();
   for (size_t first = 0; first < x.rows; first += pass_tokens) {
     const size_t count = std::min(pass_tokens, x.rows - first);
-    const Pass pass = {x.Rows(first, count), y.Rows(first, count),
-                       output == Output::kAddToResidual, workspace.impl_->scratch.span()};
+    const Pass pass = {x.Rows(first, count), y.Rows(first, count), output == Output::kAddToResidual,
+                       workspace.impl_->scratch.span()};
     impl_->runner->GateUp(pass);
     impl_->runner->Down(pass);
   }
