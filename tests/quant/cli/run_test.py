@@ -29,6 +29,13 @@ class Run(support.CommandTest):
             self.assertEqual((y.dtype, y.shape), (np.float32, (tokens, 128)))
         self.assertEqual(sorted(self.load("y.safetensors")), ["y"])
 
+    def test_long_inputs_are_run_in_pieces(self):
+        x = self.inputs(1100)
+        y = self.forward(x)
+        for first in (0, 505, 1020):
+            piece = self.forward(x[first : first + 20])
+            np.testing.assert_array_equal(y[first : first + 20], piece)
+
     def test_the_result_does_not_depend_on_threads_targets_or_the_batch(self):
         x = self.inputs(20)
         first = self.forward(x).tobytes()
