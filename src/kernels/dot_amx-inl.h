@@ -81,7 +81,8 @@ HWY_INLINE void TileDot() {
 }
 
 // 64 values of K of a strip, from column k on, as a tile wants them: in place, or unpacked into
-// `buffer`. What lies in `buffer` beyond the strip's end meets activations that are 0 there.
+// `buffer`. What lies in `buffer` beyond the strip's end meets activations that are 0 there; it is
+// zeroed all the same, once, so that nothing uninitialized is read.
 template <bool kInt4>
 HWY_INLINE const void* WeightTile(const std::byte* strip, const PackedLayout& layout, size_t k,
                                   int8_t* buffer) {
@@ -108,6 +109,16 @@ HWY_INLINE const void* WeightTile(const std::byte* strip, const PackedLayout& la
   return buffer;
 }
 
+// Asks for the 64 columns from k on of the strip that lies kAhead strips behind this one, which the
+// next call will want: a kernel of many tokens dwells on its weights, and memory would idle
+// meanwhile. (Into L2: L1 is full. Past the matrix's end it is a hint without effect.)
+inline constexpr size_t kAhead = 2;
+HWY_INLINE void PrefetchAhead(const std::byte* strip, const PackedLayout& layout, size_t k) {
+  const size_t bytes_per_k = kStripRows * layout.weight_bits() / 8;
+  const std::byte* from = strip + kAhead * layout.strip_weight_bytes() + k * bytes_per_k;
+  for (size_t i = 0; i < kAmxK * bytes_per_k; i += kLineBytes) __builtin_prefetch(from + i, 0, 2);
+}
+
 // y = float(S) · (w_scale · x_scale) for up to 16 tokens of one strip, from tile kSum.
 template <int kSum>
 HWY_INLINE void StoreSums(const DotArgs& args, size_t strip, size_t token, size_t tokens) {
@@ -116,23 +127,33 @@ HWY_INLINE void StoreSums(const DotArgs& args, size_t strip, size_t token, size_
   alignas(kAlignment) int32_t sums[kAmxTokens * kStripRows];
   TileStore<kSum>(sums, kLineBytes);
   const auto w_scale = hn::Load(df, reinterpret_cast<const float*>(args.scales[strip]));
+  // In locals: a vector store may alias anything, and all of `args` would be read again for each
+  // row.
+  const float* x_scale = args.x->scales + (args.first_token + token) * args.x->scale_stride;
+  const size_t x_scale_stride = args.x->scale_stride;
+  float* out = args.out + token * args.out_stride + strip * kStripRows;
+  const size_t out_stride = args.out_stride;
+  const int32_t* sum = sums;
   for (size_t t = 0; t < tokens; ++t) {
-    const size_t row = args.first_token + token + t;
-    const auto scale = hn::Mul(w_scale, hn::Set(df, args.x->scales[row * args.x->scale_stride]));
-    const auto s = hn::ConvertTo(df, hn::Load(di, sums + t * kStripRows));
-    hn::Store(hn::Mul(s, scale), df, args.out + (token + t) * args.out_stride + strip * kStripRows);
+    const auto scale = hn::Mul(w_scale, hn::Set(df, *x_scale));
+    hn::Store(hn::Mul(hn::ConvertTo(df, hn::Load(di, sum)), scale), df, out);
+    x_scale += x_scale_stride;
+    sum += kStripRows;
+    out += out_stride;
   }
 }
 
 // kGroups groups of up to 16 tokens, `counts` each, times kStrips strips.
 template <bool kInt4, int kGroups, int kStrips>
 void TileBlock(const DotArgs& args, size_t strip, size_t token, const size_t (&counts)[2]) {
-  alignas(kAlignment) int8_t buffers[kStrips][kAmxK / kTileK * kLineBytes] = {};
+  alignas(kAlignment) int8_t buffers[kStrips][kAmxK / kTileK * kLineBytes];
+  if (args.layout.padded_cols() % kAmxK != 0) std::memset(buffers, 0, sizeof(buffers));
   const size_t stride = args.x->value_stride;
   const int8_t* x = args.x->values + (args.first_token + token) * stride;
   UnrollTile<kGroups, kStrips>([](auto g, auto s) SLUICE_LAMBDA { TileZero<kSums + 2 * g + s>(); });
   for (size_t k = 0; k < args.layout.padded_cols(); k += kAmxK) {
     Unroll<kStrips>([&](auto s) SLUICE_LAMBDA {
+      if (token == 0) PrefetchAhead(args.weights[strip + s], args.layout, k);
       TileLoad<kWeights + s>(WeightTile<kInt4>(args.weights[strip + s], args.layout, k, buffers[s]),
                              kLineBytes);
     });

@@ -35,30 +35,47 @@ HWY_INLINE void StoreUpTo(D d, hn::Vec<D> v, float* p, size_t lanes) {
   }
 }
 
-template <class Fn>
-bool CombineWith(const CombineArgs& args) {
+// One case of combine. Which operands there are is a constant, so that the loop holds no branches;
+// pointers are copied, since a vector store may alias anything.
+template <class Fn, bool kGated, bool kBiases>
+bool CombineCase(const CombineArgs& all) {
   const hn::ScalableTag<float> d;
   const hn::RebindToSigned<decltype(d)> di;
   using V = hn::Vec<decltype(d)>;
-  const auto biased = [&](const float* row, const float* bias, size_t i, size_t lanes) HWY_ATTR {
-    const V v = LoadUpTo(d, row + i, lanes);
-    return bias == nullptr ? v : hn::Add(v, LoadUpTo(d, bias + i, lanes));
-  };
+  const CombineArgs args = all;
+  const auto biased = [&](const float* row, const float* bias, size_t i, size_t lanes)
+                          SLUICE_LAMBDA {
+                            const V v = LoadUpTo(d, row + i, lanes);
+                            if constexpr (kBiases) {
+                              return bias == nullptr ? v : hn::Add(v, LoadUpTo(d, bias + i, lanes));
+                            } else {
+                              return v;
+                            }
+                          };
   // The largest magnitude as an integer: NaN and ∞ order above every finite value.
   auto max_bits = hn::Zero(di);
-  ForEachVector(d, args.n, [&](size_t i, size_t lanes) HWY_ATTR {
+  ForEachVector(d, args.n, [&](size_t i, size_t lanes) SLUICE_LAMBDA {
     const V up = biased(args.up, args.up_bias, i, lanes);
     V h;
-    if (args.gate == nullptr) {
-      h = Activate<Fn>(d, up);
-    } else {
+    if constexpr (kGated) {
       h = hn::Mul(Activate<Fn>(d, biased(args.gate, args.gate_bias, i, lanes)), up);
+    } else {
+      h = Activate<Fn>(d, up);
     }
     StoreUpTo(d, h, args.out + i, lanes);
     // Lanes beyond the end were loaded as 0 and hold act(0), which is finite.
     max_bits = hn::Max(max_bits, hn::BitCast(di, hn::Abs(h)));
   });
   return hn::ReduceMax(di, max_bits) < 0x7F800000;
+}
+
+template <class Fn>
+bool CombineWith(const CombineArgs& args) {
+  const bool biases = args.gate_bias != nullptr || args.up_bias != nullptr;
+  if (args.gate != nullptr) {
+    return biases ? CombineCase<Fn, true, true>(args) : CombineCase<Fn, true, false>(args);
+  }
+  return biases ? CombineCase<Fn, false, true>(args) : CombineCase<Fn, false, false>(args);
 }
 
 inline bool Combine(const CombineArgs& args) {
