@@ -80,13 +80,13 @@ TEST(Forward, PoisonStaysInItsRow) {
       options.activations = activations;
       const RandomBlock block = MakeRandomBlock(random, 48, 80, options);
       const std::vector<float> x = test::RandomVector(random, 9 * 48);
-      const std::vector<float> clean = RunBlock(block.view, x, {});
       for (const float bad :
            {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
             -std::numeric_limits<float>::infinity()}) {
         std::vector<float> dirty = x;
         dirty[4 * 48 + 17] = bad;
         for (const std::string_view backend : {"highway", "reference"}) {
+          const std::vector<float> clean = RunBlock(block.view, x, {.backend = backend});
           const std::vector<float> y = RunBlock(block.view, dirty, {.backend = backend});
           for (size_t i = 0; i < y.size(); ++i) {
             const uint32_t want = i / 48 == 4 ? kNanBits : std::bit_cast<uint32_t>(clean[i]);
@@ -172,7 +172,7 @@ TEST(Forward, WorkspaceSurvivesReuse) {
     const std::vector<float> x = test::RandomVector(random, tokens * 48);
     std::vector<float> y(x.size());
     ASSERT_TRUE(ffn.Forward({x.data(), tokens, 48}, {y.data(), tokens, 48}, workspace));
-    EXPECT_LT(FirstDifference(y, RunBlock(block.view, x, {.backend = "reference"})), 0) << tokens;
+    EXPECT_LT(FirstDifference(y, RunBlock(block.view, x, {})), 0) << tokens;
   }
 }
 
