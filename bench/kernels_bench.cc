@@ -173,7 +173,7 @@ void Register(const Kernels& kernels) {
   }
 }
 
-const bool registered = [] {
+const bool kRegistered = [] {
   for (const RegisteredKernels& entry : AllKernels()) {
     if (entry.available) Register(*entry.kernels);
   }

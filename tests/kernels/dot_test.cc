@@ -93,7 +93,7 @@ DotArgs ArgsFor(const PackedMatrixView& matrix, const ActivationRows& x, size_t 
 
 // All rows of the padded strips, so that padding is seen to give 0.
 std::vector<float> Compute(void (*dot)(const DotArgs&), const PackedMatrixView& matrix,
-                       const ActivationRows& x, size_t first_token, size_t tokens) {
+                           const ActivationRows& x, size_t first_token, size_t tokens) {
   std::vector<float> out;
   DotArgs args = ArgsFor(matrix, x, matrix.layout.strips(), tokens, out);
   args.first_token = first_token;
@@ -136,7 +136,8 @@ TEST_P(DotTest, EqualsReference) {
                                                                                  {0, 13},
                                                                                  {0, 16},
                                                                                  {0, kTokens}}) {
-          const std::vector<float> got = Compute(kernels->dot, packed.view(), x.rows(), first, count);
+          const std::vector<float> got =
+              Compute(kernels->dot, packed.view(), x.rows(), first, count);
           const std::vector<float> part(want.begin() + first * width,
                                         want.begin() + (first + count) * width);
           ASSERT_TRUE(Agrees(*kernels, got, part))

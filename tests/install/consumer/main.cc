@@ -1,5 +1,6 @@
-// The smallest program that uses an installed sluice: `consumer FILE` runs one token through the first
-// block of a packed file on every backend that takes it, and prints the results' first values.
+// The smallest program that uses an installed sluice: `consumer FILE` runs one token through the
+// first block of a packed file on every backend that takes it, and prints the results' first
+// values.
 #include <cstdio>
 #include <string>
 #include <vector>
