@@ -32,9 +32,12 @@ FLOATS = ["f32", "bf16"]
 XNNPACK_FORMATS = ["f32", "qc8w", "qb4w:32", "qb4w:64", "qb4w:128", "qc4w"]
 
 
-def seeded_generator():
-    """A generator whose seed is printed, and taken from SLUICE_TEST_SEED if that is set."""
-    seed = int(os.environ.get("SLUICE_TEST_SEED", random.SystemRandom().randrange(2**32)))
+def seeded_generator(default=None):
+    """A generator whose seed is printed, and taken from SLUICE_TEST_SEED if that is set; else it is
+    `default`, or another one each time."""
+    if default is None:
+        default = random.SystemRandom().randrange(2**32)
+    seed = int(os.environ.get("SLUICE_TEST_SEED", default))
     print(f"SLUICE_TEST_SEED={seed}", flush=True)
     return np.random.default_rng(seed)
 
