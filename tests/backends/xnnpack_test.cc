@@ -11,6 +11,7 @@
 #include <atomic>
 #include <barrier>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -196,16 +197,14 @@ TEST(Xnnpack, EveryTokenOfABatchOfAnySizeIsAsAlone) {
 
 TEST(Xnnpack, AnyNumberOfThreads) {
   Random random;
-  for (const WeightFormat format : {kQc8w, kQb4w}) {
-    // One token's hidden vector is cut into three tasks.
-    const RandomBlock block =
-        MakeRandomBlock(random, 130, 2100, {.formats = test::AllOf(format), .biases = true});
-    for (const size_t threads : {1, 2, 3, 4}) {
-      const ThreadPool pool = ThreadPool::Create(threads).value();
-      for (const size_t tokens : {1, 6}) {
-        EXPECT_LE(Error(block, tokens, random, &pool), Tolerance(format))
-            << Name(format) << ", " << threads << " threads, " << tokens << " tokens";
-      }
+  // One token's hidden vector is cut into two tasks.
+  const RandomBlock block =
+      MakeRandomBlock(random, 130, 1100, {.formats = {{kQc8w, kQb4w, kQb4w}}, .biases = true});
+  for (const size_t threads : {1, 2, 3, 4}) {
+    const ThreadPool pool = ThreadPool::Create(threads).value();
+    for (const size_t tokens : {1, 6}) {
+      EXPECT_LE(Error(block, tokens, random, &pool), kQuantizedTolerance)
+          << threads << " threads, " << tokens << " tokens";
     }
   }
 }
@@ -348,11 +347,10 @@ TEST(Xnnpack, TouchesNothingBesideTheRows) {
 TEST(Xnnpack, ForwardAllocatesNothing) {
   ASSERT_TRUE(kCounting);
   Random random;
-  const ThreadPool pool = ThreadPool::Create(2).value();
   for (const WeightFormat format : kSupported) {
     const RandomBlock block = MakeRandomBlock(random, 40, 70, {.formats = test::AllOf(format)});
     const size_t before_creation = xnnpack_allocations;
-    const auto runner = Create(block.view, &pool);
+    const auto runner = Create(block.view);
     ASSERT_NE(runner, nullptr);
     const size_t before = xnnpack_allocations;
     EXPECT_GT(before, before_creation) << "the counter does not count";
@@ -378,9 +376,10 @@ TEST(Xnnpack, PassesOnOneRunnerTakeTurns) {
   const auto repeat = [&](const std::vector<float>& x) {
     const std::vector<float> want = Forward(*runner, x, kModel);
     start.arrive_and_wait();
-    for (int n = 0; n < 50; ++n) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(300);
+    do {
       if (!SameBits(Forward(*runner, x, kModel), want)) ++wrong;
-    }
+    } while (std::chrono::steady_clock::now() < end);
   };
   const std::vector<float> x = RandomVector(random, kTokens * kModel);
   const std::vector<float> other_x = RandomVector(random, kTokens * kModel);

@@ -146,19 +146,23 @@ class RealModel:
                     self.assertLessEqual(error, limit, f"{choice}, {layer}, {backend}")
 
     def test_report(self):
+        errors = {}
         for choice, path in self.packed.items():
             out = self.dir / "report.json"
             page = self.dir / "report.html"
             text = run("report", self.model, path, "--json", out, "--html", page).stdout
             report = support.read_json("report", out)
             self.assertEqual(len(report["layers"]), self.layers)
-            mean = report["totals"]["relative_l2_mean"]
-            self.assertTrue(0 < mean < (0.03 if choice == "qc8w" else 0.25), f"{choice}: {mean}")
             self.assertEqual(report["calibration"]["source"], "random")
             self.assertIn("RANDOM INPUTS", text)
             self.assertIn("RANDOM INPUTS", page.read_text(encoding="utf-8"))
+            errors[choice] = report["totals"]["relative_l2_mean"]
             bits = report["totals"]["bits_per_weight"]
-            print(f"\n{self.name} {choice}: {bits:.3f} bits/weight, {mean:.4f} on random inputs")
+            print(f"\n{self.name} {choice}: {bits:.3f} bits/weight, mean error {errors[choice]:.4f}")
+        # On random inputs. int8 has 16 times the levels of int4, and no block may be without sense.
+        self.assertTrue(0 < errors["qc8w"] < errors["mix"] / 2)
+        self.assertLess(errors["qc8w"], errors["qb4w:32"] / 3)
+        self.assertLess(max(errors.values()), 0.25)
 
     def test_peak_memory(self):
         packed = self.dir / "peak.safetensors"

@@ -28,7 +28,7 @@ std::string BytesOf(const T& value) {
 // Numbers that GGUF gives to the types used here.
 inline constexpr uint32_t kGgufU32 = 4, kGgufI32 = 5, kGgufF32 = 6, kGgufString = 8, kGgufArray = 9,
                           kGgufU64 = 10;
-inline constexpr uint32_t kGgmlF32 = 0, kGgmlF16 = 1, kGgmlQ4_0 = 2, kGgmlQ8_0 = 8;
+inline constexpr uint32_t kGgmlF32 = 0, kGgmlF16 = 1, kGgmlQ40 = 2, kGgmlQ80 = 8;
 
 class GgufWriter {
  public:

@@ -55,7 +55,7 @@ TEST(Checkpoint, ReadsQuantizedRows) {
   GgufWriter file;
   file.String("general.architecture", "llama");
   for (const char* name : {"gate", "up"}) {
-    file.Tensor(std::format("blk.3.ffn_{}.weight", name), {2, 64}, test::kGgmlQ8_0, data);
+    file.Tensor(std::format("blk.3.ffn_{}.weight", name), {2, 64}, test::kGgmlQ80, data);
   }
   file.F32("blk.3.ffn_down.weight", {64, 2}, std::vector<float>(128, 1.0f));
   TempDir dir;
@@ -135,7 +135,7 @@ TEST(Checkpoint, H19AnInfiniteScaleAndABiasAreRefusedToo) {
   TempDir dir;
   GgufWriter file;
   file.String("general.architecture", "bert");
-  file.Tensor("blk.0.ffn_up.weight", {1, 64}, test::kGgmlQ8_0,
+  file.Tensor("blk.0.ffn_up.weight", {1, 64}, test::kGgmlQ80,
               std::string(34, '\0') + BytesOf<uint16_t>(0x7C00) + std::string(32, '\1'));
   file.F32("blk.0.ffn_up.bias", {1}, {0});
   file.F32("blk.0.ffn_down.weight", {64, 1}, std::vector<float>(64, 0.0f));

@@ -134,9 +134,9 @@ TEST(Gguf, H14DimensionsAreMultipliedWithCare) {
   refused({~uint64_t{0}}, "more than 64 bits");
   refused({uint64_t{1} << 40}, "the file ends at");
   // A product that fits only because blocks are smaller than their values.
-  EXPECT_THAT(ErrorOf(OneTensor({uint64_t{1} << 59, 32}, test::kGgmlQ4_0)),
+  EXPECT_THAT(ErrorOf(OneTensor({uint64_t{1} << 59, 32}, test::kGgmlQ40)),
               HasSubstr("more than 64 bits"));
-  EXPECT_THAT(ErrorOf(OneTensor({2, 31}, test::kGgmlQ4_0)),
+  EXPECT_THAT(ErrorOf(OneTensor({2, 31}, test::kGgmlQ40)),
               AllOf(HasSubstr("rows of 31"), HasSubstr("blocks of 32")));
 }
 

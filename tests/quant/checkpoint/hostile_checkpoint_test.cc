@@ -104,8 +104,8 @@ TEST(Refusals, PackedWeights) {
 }
 
 TEST(Refusals, ShapesThatDisagree) {
-  const auto block = [](std::vector<uint64_t> gate, std::vector<uint64_t> up,
-                        std::vector<uint64_t> down) {
+  const auto block = [](const std::vector<uint64_t>& gate, const std::vector<uint64_t>& up,
+                        const std::vector<uint64_t>& down) {
     SafetensorsBytes file;
     const auto add = [&](const char* name, const std::vector<uint64_t>& shape) {
       uint64_t count = 1;

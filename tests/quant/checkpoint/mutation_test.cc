@@ -72,7 +72,7 @@ std::string SmallGguf() {
       .Strings("tokenizer.ggml.tokens", {"a", "bb", ""})
       .Raw("f", test::kGgufF32, test::BytesOf(1.5f));
   test::AddTinyLayers(file, "blk.", {{"ffn_gate", "ffn_up", "ffn_down"}});
-  file.Tensor("token_embd.weight", {2, 32}, test::kGgmlQ4_0, std::string(36, '\x11'));
+  file.Tensor("token_embd.weight", {2, 32}, test::kGgmlQ40, std::string(36, '\x11'));
   return file.Build();
 }
 

@@ -48,8 +48,8 @@ inline std::vector<float> TinyTransposed(size_t layer, Matrix m) {
 }
 
 inline std::vector<float> TinyBias(size_t layer, Matrix m) {
-  std::vector<float> values;
-  for (size_t r = 0; r < TinyRows(m); ++r) values.push_back(TinyValue(layer, m, r, 99));
+  std::vector<float> values(TinyRows(m));
+  for (size_t r = 0; r < values.size(); ++r) values[r] = TinyValue(layer, m, r, 99);
   return values;
 }
 
