@@ -38,6 +38,7 @@ Status Report(const Options& options) {
   if (options.json) forms.push_back({*options.json, ReportForm::kJson});
   if (options.html) forms.push_back({*options.html, ReportForm::kHtml});
   std::vector<std::string> outputs;
+  outputs.reserve(forms.size());
   for (const ReportPath& form : forms) outputs.push_back(form.path);
   std::vector<std::string> inputs = FilesOfModel(options.model, options.config);
   inputs.push_back(options.file);

@@ -30,6 +30,7 @@ void AddTo(SummaryRow& row, size_t layer, const MatrixReport& matrix) {
 
 std::vector<MatricesOfLayer> MatricesOf(const ModelReport& report) {
   std::vector<MatricesOfLayer> layers;
+  layers.reserve(report.layers.size());
   for (const LayerReport& layer : report.layers) layers.push_back({layer.layer, layer.matrices});
   return layers;
 }

@@ -14,6 +14,7 @@ void TextTable::AddRow(std::vector<std::string> cells) {
 
 std::string TextTable::Text() const {
   std::vector<size_t> widths;
+  widths.reserve(columns_.size());
   for (const TextColumn& column : columns_) widths.push_back(DisplayWidth(column.heading));
   for (const auto& row : rows_) {
     for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], DisplayWidth(row[c]));

@@ -8,7 +8,9 @@ HWY_BEFORE_NAMESPACE();
 SLUICE_PUSH_EXTENSION
 namespace sluice::HWY_NAMESPACE::SLUICE_VARIANT {
 
-const Kernels& GetKernels() {
+// Each target has its own namespace, so this is one definition in each of the files that include
+// it.
+const Kernels& GetKernels() {  // NOLINT(misc-definitions-in-headers)
   static constexpr Kernels kernels = {SLUICE_TARGET_NAME,
                                       HWY_NATIVE_FMA != 0,
                                       QuantizeBlocks,

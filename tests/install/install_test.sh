@@ -32,9 +32,11 @@ fi
 "$prefix/bin/sluice" quantize "$source_dir/tests/data/tiny-llama" -o "$work/model.safetensors" \
   --weights qb4w:32 || fail "the installed command"
 
-cmake -S "$here/consumer" -B "$work/cmake" -DCMAKE_CXX_COMPILER="$cxx" \
-  -DCMAKE_PREFIX_PATH="$prefix" >"$work/cmake.log" 2>&1 &&
-  cmake --build "$work/cmake" >>"$work/cmake.log" 2>&1 || {
+build_consumer() {
+  cmake -S "$here/consumer" -B "$work/cmake" -DCMAKE_CXX_COMPILER="$cxx" \
+    -DCMAKE_PREFIX_PATH="$prefix" && cmake --build "$work/cmake"
+}
+build_consumer >"$work/cmake.log" 2>&1 || {
   cat "$work/cmake.log"
   fail "a program that uses find_package(sluice)"
 }
