@@ -1,5 +1,8 @@
 # Configuring and building. By now the packages are here.
 
+# Another checkout of the same sources, CI's for one, finds what this one compiled.
+export CCACHE_BASEDIR=$top CCACHE_NOHASHDIR=1
+
 build_dir() { echo "$top/build/$preset"; }
 
 jobs_flag() { echo "-j${SLUICE_JOBS:-$(nproc)}"; }

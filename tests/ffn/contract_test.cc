@@ -125,14 +125,12 @@ TEST(Contract, RealSize) {
 
 TEST(Contract, OneToEightThreads) {
   Random random;
-  for (const WeightFormat format : kWeightFormats) {
-    for (const ActivationFormat activations : {ActivationFormat::kRow, ActivationFormat::kBlock}) {
-      BlockOptions options;
-      options.formats = AllOf(format);
-      options.activations = activations;
-      const RandomBlock block = MakeRandomBlock(random, 172, 576, options);
-      CheckThreads(block, test::RandomVector(random, 21 * 172), Name(format));
-    }
+  // One of each way that passes are cut: hidden blocks quantized at once, by row, not at all.
+  for (const WeightFormat format : {kQb4w32, kQc8w, kBf16}) {
+    BlockOptions options;
+    options.formats = AllOf(format);
+    const RandomBlock block = MakeRandomBlock(random, 172, 576, options);
+    CheckThreads(block, test::RandomVector(random, 21 * 172), Name(format));
   }
 }
 
