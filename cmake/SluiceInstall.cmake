@@ -6,16 +6,9 @@ include(CMakePackageConfigHelpers)
 
 # The folders of src/ as one archive, so that a program links one library.
 set(folders sluice_base sluice_format sluice_kernels sluice_backends sluice_ffn sluice_file)
-set(objects)
-foreach(folder IN LISTS folders)
-  if(TARGET ${folder})
-    list(APPEND objects $<TARGET_OBJECTS:${folder}>)
-  endif()
-endforeach()
-if(NOT objects)
-  return()
-endif()
+list(TRANSFORM folders REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>" OUTPUT_VARIABLE objects)
 add_library(sluice_all STATIC ${objects}) # `sluice` is the command
+add_library(sluice::sluice ALIAS sluice_all)
 set_target_properties(sluice_all PROPERTIES OUTPUT_NAME sluice EXPORT_NAME sluice LINKER_LANGUAGE CXX)
 target_compile_features(sluice_all INTERFACE cxx_std_23)
 target_include_directories(
