@@ -127,9 +127,10 @@ TEST(Xnnpack, AnySizeInEveryFormat) {
   }
 }
 
-TEST(Xnnpack, SmolLm2SizeInEveryFormat) {
+TEST(Xnnpack, SmolLm2Size) {
   Random random;
-  for (const WeightFormat format : kSupported) {
+  // 128 does not divide 576.
+  for (const WeightFormat format : {kQc8w, kQb4w, WeightFormat{WeightType::kInt4, 128}}) {
     const RandomBlock block = MakeRandomBlock(random, 576, 1536, {.formats = test::AllOf(format)});
     EXPECT_LE(Error(block, 2, random), Tolerance(format)) << Name(format);
   }
