@@ -5,6 +5,7 @@
 #include <cstring>
 #include <format>
 
+#include "src/backends/carver.h"
 #include "src/base/status.h"
 #include "src/base/thread_pool.h"
 #include "src/kernels/kernels.h"
@@ -23,23 +24,6 @@ constexpr size_t kUnitStrips = kUnitRows / kStripRows;
 static_assert(2 * kUnitStrips <= kMaxStrips);
 // Pieces per thread, so that a thread that was held up does not hold up the others.
 constexpr size_t kPiecesPerThread = 4;
-
-// Deals out scratch memory; with a null base it only counts.
-class Carver {
- public:
-  explicit Carver(std::byte* base) : base_(base) {}
-  template <class T>
-  T* Take(size_t count) {
-    std::byte* p = base_ == nullptr ? nullptr : base_ + used_;
-    used_ += RoundUp(count * sizeof(T), kAlignment);
-    return reinterpret_cast<T*>(p);
-  }
-  size_t used() const { return used_; }
-
- private:
-  std::byte* base_;
-  size_t used_ = 0;
-};
 
 // What a pass keeps in scratch.
 struct Scratch {
