@@ -6,6 +6,7 @@
 #include <format>
 
 #include "src/backends/carver.h"
+#include "src/backends/plan.h"
 #include "src/base/status.h"
 #include "src/base/thread_pool.h"
 #include "src/kernels/kernels.h"
@@ -14,17 +15,11 @@
 namespace sluice {
 namespace {
 
-// Tokens whose dot products are held at once, per thread: 16 KiB, which stays in L1. A multiple of
-// every register tile's height but 6, whose remainder of 4 costs 1 %.
-constexpr size_t kChunkTokens = 64;
 // Rows of the hidden vector that one piece of work makes: one activation block, two strips of gate
 // and two of up.
 constexpr size_t kUnitRows = kActivationBlock;
 constexpr size_t kUnitStrips = kUnitRows / kStripRows;
 static_assert(2 * kUnitStrips <= kMaxStrips);
-// Pieces per thread, so that a thread that was held up does not hold up the others.
-constexpr size_t kPiecesPerThread = 4;
-
 // What a pass keeps in scratch.
 struct Scratch {
   ActivationRows x;
@@ -58,13 +53,31 @@ void ZeroTail(const ActivationRows& rows, size_t token) {
               (rows.offset_stride - blocks) * sizeof(int32_t));
 }
 
+// Calls body(first, count) over [0, tokens) in chunks of at most `chunk_tokens`, all of about one
+// size: a short last chunk would unpack the weights for a few tokens.
+template <class Body>
+void ForEachChunk(size_t tokens, size_t chunk_tokens, const Body& body) {
+  size_t first = 0;
+  for (size_t chunks = DivCeil(tokens, chunk_tokens); chunks != 0; --chunks) {
+    const size_t count = DivCeil(tokens - first, chunks);
+    body(first, count);
+    first += count;
+  }
+}
+
 // Both passes of a block over one kernel set for few tokens and one for many. The sets agree bit
 // for bit; so do all ways of cutting the work.
 class KernelRunner final : public BlockRunner {
  public:
   KernelRunner(const BlockView& block, const PerMatrix<KernelPair>& kernels, const ThreadPool* pool,
                std::string_view name)
-      : block_(block), kernels_(kernels), pool_(pool), name_(name) {}
+      : block_(block), kernels_(kernels), pool_(pool), name_(name) {
+    for (const Matrix m : kMatrices) {
+      if (m == Matrix::kGate && !block.gated) continue;
+      const PackedLayout& layout = block.matrices[m].layout;
+      weight_bytes_ += layout.weight_bytes() + layout.scale_bytes();
+    }
+  }
 
   size_t MaxPassTokens() const override { return 256; }
 
@@ -76,17 +89,21 @@ class KernelRunner final : public BlockRunner {
     const Kernels& kernels = *kernels_[Matrix::kUp].decode;
     scratch.x.floats = pass.x.data;
     scratch.x.float_stride = pass.x.stride;
-    ParallelFor(pool_, pass.x.rows, TokenGrain(pass.x.rows), [&](size_t begin, size_t end) {
+    const PassPlan plan = PlanFor(pass.x.rows);
+    const ThreadPool* pool = plan.parallel ? pool_ : nullptr;
+    ParallelFor(pool, pass.x.rows, plan.token_grain, [&](size_t begin, size_t end) {
       for (size_t t = begin; t < end; ++t) {
         scratch.poisoned[t] = !PrepareRow(kernels, scratch.x, pass.x.data + t * pass.x.stride, t);
       }
     });
     const size_t units = DivCeil(block_.d_ff, kUnitRows);
-    ParallelFor(pool_, units, Grain(units), [&](size_t begin, size_t end) {
-      for (size_t unit = begin; unit < end; ++unit) HiddenUnit(kernels, scratch, unit, pass.x.rows);
+    ParallelFor(pool, units, plan.unit_grain, [&](size_t begin, size_t end) {
+      for (size_t unit = begin; unit < end; ++unit) {
+        HiddenUnit(kernels, scratch, unit, pass.x.rows, plan.chunk_tokens);
+      }
     });
     if (block_.hidden != ActivationFormat::kRow) return;
-    ParallelFor(pool_, pass.x.rows, TokenGrain(pass.x.rows), [&](size_t begin, size_t end) {
+    ParallelFor(pool, pass.x.rows, plan.token_grain, [&](size_t begin, size_t end) {
       for (size_t t = begin; t < end; ++t) {
         PrepareRow(kernels, scratch.hidden, scratch.hidden_floats + t * HiddenStride(), t);
       }
@@ -97,11 +114,16 @@ class KernelRunner final : public BlockRunner {
     const Scratch scratch = Carve(pass.x.rows, pass.scratch.data());
     const Kernels& kernels = KernelsFor(Matrix::kDown, pass.x.rows);
     const size_t strips = block_.matrices[Matrix::kDown].layout.strips();
-    ParallelFor(pool_, strips, Grain(strips), [&](size_t begin, size_t end) {
-      for (size_t strip = begin; strip < end; strip += kMaxStrips) {
-        DownStrips(kernels, scratch, pass, strip, std::min(kMaxStrips, end - strip));
-      }
-    });
+    const size_t groups = DivCeil(strips, kMaxStrips);
+    const PassPlan plan = PlanFor(pass.x.rows);
+    ParallelFor(plan.parallel ? pool_ : nullptr, groups, plan.group_grain,
+                [&](size_t begin, size_t end) {
+                  for (size_t group = begin; group < end; ++group) {
+                    const size_t strip = group * kMaxStrips;
+                    DownStrips(kernels, scratch, pass, strip, std::min(kMaxStrips, strips - strip),
+                               plan.chunk_tokens);
+                  }
+                });
   }
 
   std::string Describe() const override {
@@ -128,12 +150,13 @@ class KernelRunner final : public BlockRunner {
   const Kernels& KernelsFor(Matrix m, size_t tokens) const {
     return tokens < kBatchTokens ? *kernels_[m].decode : *kernels_[m].batch;
   }
-  size_t Grain(size_t pieces) const {
-    return std::max<size_t>(1, pieces / (ThreadCount(pool_) * kPiecesPerThread));
-  }
-  // A few rows are quantized sooner than another thread is woken.
-  size_t TokenGrain(size_t tokens) const {
-    return std::max<size_t>(4, DivCeil(tokens, ThreadCount(pool_)));
+  PassPlan PlanFor(size_t tokens) const {
+    return PlanPass({.tokens = tokens,
+                     .threads = ThreadCount(pool_),
+                     .d_model = block_.d_model,
+                     .d_ff = block_.d_ff,
+                     .weight_bytes = weight_bytes_,
+                     .level2_bytes = Level2CacheBytes()});
   }
   size_t HiddenStride() const { return RoundUp(block_.d_ff, kUnitRows); }
 
@@ -178,41 +201,43 @@ class KernelRunner final : public BlockRunner {
     args.out = out;
     if (block_.gated) {
       const PackedMatrixView& gate = block_.matrices[Matrix::kGate];
-      AddStrips(args, gate, strip, strips);
+      AddStrips(args, gate, strip, strips, kUnitStrips);
       if (!(gate.layout == block_.matrices[Matrix::kUp].layout)) {
         KernelsFor(Matrix::kGate, tokens).dot(args);
         args.out += args.num_strips * kStripRows;
         args.num_strips = 0;
       }
     }
-    AddStrips(args, block_.matrices[Matrix::kUp], strip, strips);
+    AddStrips(args, block_.matrices[Matrix::kUp], strip, strips, kUnitStrips);
     KernelsFor(Matrix::kUp, tokens).dot(args);
   }
 
-  static void AddStrips(DotArgs& args, const PackedMatrixView& matrix, size_t strip,
-                        size_t strips) {
+  // Adds `strips` strips, and where the `step` next ones lie that the thread will come to.
+  static void AddStrips(DotArgs& args, const PackedMatrixView& matrix, size_t strip, size_t strips,
+                        size_t step) {
     args.layout = matrix.layout;
     for (size_t s = strip; s < strip + strips; ++s, ++args.num_strips) {
       args.weights[args.num_strips] = matrix.strip_weights(s);
       args.scales[args.num_strips] = matrix.strip_scales(s);
+      const bool more = args.first_token == 0 && s + step < matrix.layout.strips();
+      args.next_weights[args.num_strips] = more ? matrix.strip_weights(s + step) : nullptr;
     }
   }
 
   // 32 rows of the hidden vector for all tokens, in the form that down takes.
-  void HiddenUnit(const Kernels& kernels, const Scratch& scratch, size_t unit,
-                  size_t tokens) const {
-    alignas(kAlignment) float dots[kChunkTokens * kMaxStrips * kStripRows];
+  void HiddenUnit(const Kernels& kernels, const Scratch& scratch, size_t unit, size_t tokens,
+                  size_t chunk_tokens) const {
+    alignas(kAlignment) float dots[kMaxChunkTokens * kMaxStrips * kStripRows];
     const size_t row = unit * kUnitRows;
     const size_t strip = unit * kUnitStrips;
     const size_t strips =
         std::min(kUnitStrips, block_.matrices[Matrix::kUp].layout.strips() - strip);
-    for (size_t first = 0; first < tokens; first += kChunkTokens) {
-      const size_t count = std::min(kChunkTokens, tokens - first);
+    ForEachChunk(tokens, chunk_tokens, [&](size_t first, size_t count) {
       DotGateUp(scratch, strip, strips, tokens, first, count, dots);
       for (size_t t = 0; t < count; ++t) {
         CombineUnit(kernels, scratch, row, strips, first + t, dots + t * kMaxStrips * kStripRows);
       }
-    }
+    });
   }
 
   void CombineUnit(const Kernels& kernels, const Scratch& scratch, size_t row, size_t strips,
@@ -244,22 +269,23 @@ class KernelRunner final : public BlockRunner {
   }
 
   void DownStrips(const Kernels& kernels, const Scratch& scratch, const Pass& pass, size_t strip,
-                  size_t strips) const {
-    alignas(kAlignment) float dots[kChunkTokens * kMaxStrips * kStripRows];
+                  size_t strips, size_t chunk_tokens) const {
+    alignas(kAlignment) float dots[kMaxChunkTokens * kMaxStrips * kStripRows];
     const PackedMatrixView& down = block_.matrices[Matrix::kDown];
     const size_t row = strip * kStripRows;
     DotArgs args;
     args.x = &scratch.hidden;
     args.out = dots;
     args.out_stride = kMaxStrips * kStripRows;
-    AddStrips(args, down, strip, strips);
     FinishArgs finish;
     finish.bias = down.bias == nullptr ? nullptr : down.bias + row;
     finish.n = std::min(strips * kStripRows, block_.d_model - row);
     finish.add_to_residual = pass.add_to_residual;
-    for (size_t first = 0; first < pass.x.rows; first += kChunkTokens) {
+    ForEachChunk(pass.x.rows, chunk_tokens, [&](size_t first, size_t count) {
       args.first_token = first;
-      args.tokens = std::min(kChunkTokens, pass.x.rows - first);
+      args.tokens = count;
+      args.num_strips = 0;
+      AddStrips(args, down, strip, strips, kMaxStrips);
       kernels.dot(args);
       for (size_t t = 0; t < args.tokens; ++t) {
         finish.row = dots + t * args.out_stride;
@@ -267,13 +293,14 @@ class KernelRunner final : public BlockRunner {
         finish.poisoned = scratch.poisoned[first + t] != 0;
         kernels.finish(finish);
       }
-    }
+    });
   }
 
   BlockView block_;
   PerMatrix<KernelPair> kernels_;
   const ThreadPool* pool_;
   std::string_view name_;
+  size_t weight_bytes_ = 0;
 };
 
 }  // namespace

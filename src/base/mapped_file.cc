@@ -52,6 +52,16 @@ MappedFile::~MappedFile() {
   if (data_ != nullptr) munmap(data_, size_);
 }
 
+void MappedFile::WillNeed(std::span<const std::byte> bytes) const {
+  if (bytes.empty()) return;
+  const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(bytes.data()) / page * page;
+  const uintptr_t end = reinterpret_cast<uintptr_t>(bytes.data()) + bytes.size();
+  for (const int advice : {MADV_HUGEPAGE, MADV_WILLNEED}) {  // failure costs speed only
+    madvise(reinterpret_cast<void*>(begin), end - begin, advice);
+  }
+}
+
 void MappedFile::Release(std::span<const std::byte> bytes) const {
   const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const uintptr_t begin = (reinterpret_cast<uintptr_t>(bytes.data()) + page - 1) / page * page;

@@ -31,6 +31,10 @@ class MappedFile {
   const std::string& path() const { return path_; }
   std::span<const std::byte> bytes() const { return {data_, size_}; }
 
+  // Tells the kernel that `bytes` of this file will soon be read, so that it reads them ahead, in
+  // huge pages where the file system has them. Does not wait.
+  void WillNeed(std::span<const std::byte> bytes) const;
+
   // Tells the kernel that `bytes` of this file are no longer needed, so that a pass over a large
   // checkpoint does not hold all of it in memory.
   void Release(std::span<const std::byte> bytes) const;

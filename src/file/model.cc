@@ -101,6 +101,10 @@ void Model::Impl::Release(const PackedMatrixView& matrix) const {
   for (const Plane plane : kPlanes) file_.file().Release(PlaneBytes(matrix, plane));
 }
 
+void Model::Impl::WillNeed(const PackedMatrixView& matrix) const {
+  for (const Plane plane : kPlanes) file_.file().WillNeed(PlaneBytes(matrix, plane));
+}
+
 Status Model::Impl::VerifyMatrix(size_t index, Matrix m) const {
   const PackedMatrixView& view = blocks_[index].matrices[m];
   for (const Plane plane : kPlanes) {
@@ -150,6 +154,9 @@ Expected<Ffn> Model::Layer(size_t layer, const FfnOptions& options) const {
   SLUICE_ASSIGN(const BlockView block, impl_->Block(layer));
   auto ffn = CreateFfn(block, options);
   if (!ffn) return FailIn(std::format("{}: layer {}", path(), layer), ffn.error());
+  for (const Matrix m : kMatrices) {
+    if (m != Matrix::kGate || block.gated) impl_->WillNeed(block.matrices[m]);
+  }
   return ffn;
 }
 

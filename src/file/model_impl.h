@@ -29,6 +29,8 @@ class Model::Impl {
   // Tells the kernel that this matrix is no longer needed for now, so that a pass over all layers
   // does not hold the whole file in memory.
   void Release(const PackedMatrixView& matrix) const;
+  // That it will soon be read whole.
+  void WillNeed(const PackedMatrixView& matrix) const;
 
   Status Verify() const;
 

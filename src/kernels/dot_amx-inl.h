@@ -109,14 +109,14 @@ HWY_INLINE const void* WeightTile(const std::byte* strip, const PackedLayout& la
   return buffer;
 }
 
-// Asks for the 64 columns from k on of the strip that lies kAhead strips behind this one, which the
-// next call will want: a kernel of many tokens dwells on its weights, and memory would idle
-// meanwhile. (Into L2: L1 is full. Past the matrix's end it is a hint without effect.)
-inline constexpr size_t kAhead = 2;
-HWY_INLINE void PrefetchAhead(const std::byte* strip, const PackedLayout& layout, size_t k) {
+// Asks for 64 columns, from k on, of what the next call will read: a kernel of many tokens dwells
+// on its weights, and memory would idle meanwhile. (Into L2: L1 is full.)
+HWY_INLINE void AskAhead(const std::byte* next, const PackedLayout& layout, size_t k) {
+  if (next == nullptr) return;
   const size_t bytes_per_k = kStripRows * layout.weight_bits() / 8;
-  const std::byte* from = strip + kAhead * layout.strip_weight_bytes() + k * bytes_per_k;
-  for (size_t i = 0; i < kAmxK * bytes_per_k; i += kLineBytes) __builtin_prefetch(from + i, 0, 2);
+  const std::byte* from = next + k * bytes_per_k;
+  const size_t cols = HWY_MIN(kAmxK, layout.padded_cols() - k);
+  for (size_t i = 0; i < cols * bytes_per_k; i += kLineBytes) __builtin_prefetch(from + i, 0, 2);
 }
 
 // y = float(S) · (w_scale · x_scale) for up to 16 tokens of one strip, from tile kSum.
@@ -153,7 +153,7 @@ void TileBlock(const DotArgs& args, size_t strip, size_t token, const size_t (&c
   UnrollTile<kGroups, kStrips>([](auto g, auto s) SLUICE_LAMBDA { TileZero<kSums + 2 * g + s>(); });
   for (size_t k = 0; k < args.layout.padded_cols(); k += kAmxK) {
     Unroll<kStrips>([&](auto s) SLUICE_LAMBDA {
-      if (token == 0) PrefetchAhead(args.weights[strip + s], args.layout, k);
+      if (token == 0) AskAhead(args.next_weights[strip + s], args.layout, k);
       TileLoad<kWeights + s>(WeightTile<kInt4>(args.weights[strip + s], args.layout, k, buffers[s]),
                              kLineBytes);
     });

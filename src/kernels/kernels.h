@@ -65,6 +65,8 @@ struct DotArgs {
   size_t num_strips = 0;  // 1 … kMaxStrips
   const std::byte* weights[kMaxStrips] = {};
   const std::byte* scales[kMaxStrips] = {};
+  // The weights that the next call will read, to be asked for meanwhile; null: unknown. Hints.
+  const std::byte* next_weights[kMaxStrips] = {};
   const ActivationRows* x = nullptr;
   size_t first_token = 0;
   size_t tokens = 0;

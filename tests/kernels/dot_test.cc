@@ -132,6 +132,8 @@ TEST_P(DotTest, EqualsReference) {
                                                                                  {0, 5},
                                                                                  {2, 6},
                                                                                  {0, 7},
+                                                                                 {0, 8},
+                                                                                 {2, 11},
                                                                                  {3, 12},
                                                                                  {0, 13},
                                                                                  {0, 16},
@@ -159,7 +161,7 @@ std::string DotTestName(const testing::TestParamInfo<DotTest::ParamType>& info) 
 INSTANTIATE_TEST_SUITE_P(Formats, DotTest,
                          testing::Combine(testing::ValuesIn(kWeightFormats),
                                           testing::Values(1, 15, 17, 31, 32, 33, 40, 63, 65, 100,
-                                                          172, 257, 576, 1536)),
+                                                          172, 257, 576, 700, 1536)),
                          DotTestName);
 
 // The extremes of every integer: sums are exact however the instruction set multiplies bytes.

@@ -1,0 +1,61 @@
+#include "src/backends/plan.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "src/base/aligned_buffer.h"
+#include "src/format/layout.h"
+
+namespace sluice {
+namespace {
+
+// Rough speeds of one core, on the low side of what the benchmarks show on machines from a Pi 4 to
+// a Xeon: the question is only whether a piece of work outlasts the waking of a thread.
+constexpr double kBytesPerSecond = 10e9;
+constexpr double kOperationsPerSecond = 200e9;
+// Three forks and joins of sleeping threads take 5 µs each; of spinning ones, half a microsecond.
+constexpr double kParallelSeconds = 15e-6;
+// Pieces per thread, so that a thread that was held up does not hold up the others.
+constexpr size_t kPiecesPerThread = 4;
+// Of a CPU that does not tell: a Cortex-A76's.
+constexpr size_t kDefaultLevel2Bytes = size_t{512} << 10;
+constexpr size_t kMinChunkTokens = 24;  // less, and unpacking shows
+
+size_t Grain(size_t pieces, size_t threads) {
+  return std::max<size_t>(1, pieces / (threads * kPiecesPerThread));
+}
+
+}  // namespace
+
+PassPlan PlanPass(const PlanInput& input) {
+  PassPlan plan;
+  const double operations = 6.0 * static_cast<double>(input.d_model) *
+                            static_cast<double>(input.d_ff) * static_cast<double>(input.tokens);
+  const double seconds = std::max(static_cast<double>(input.weight_bytes) / kBytesPerSecond,
+                                  operations / kOperationsPerSecond);
+  plan.parallel = input.threads > 1 && seconds > kParallelSeconds;
+  const size_t threads = plan.parallel ? input.threads : 1;
+
+  // Half of the cache, as weights and results want the rest.
+  const size_t level2 = input.level2_bytes == 0 ? kDefaultLevel2Bytes : input.level2_bytes;
+  const size_t row_bytes = std::max<size_t>(1, std::max(input.d_model, input.d_ff));
+  plan.chunk_tokens = std::clamp(level2 / 2 / row_bytes, kMinChunkTokens, kMaxChunkTokens);
+
+  plan.unit_grain = Grain(DivCeil(input.d_ff, kActivationBlock), threads);
+  plan.group_grain = Grain(DivCeil(DivCeil(input.d_model, kStripRows), 4), threads);
+  // A few rows are quantized sooner than another thread is woken.
+  plan.token_grain = std::max<size_t>(4, DivCeil(input.tokens, threads));
+  return plan;
+}
+
+size_t Level2CacheBytes() {
+#ifdef _SC_LEVEL2_CACHE_SIZE
+  static const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  return bytes > 0 ? static_cast<size_t>(bytes) : 0;
+#else
+  return 0;
+#endif
+}
+
+}  // namespace sluice
