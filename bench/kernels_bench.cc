@@ -151,7 +151,7 @@ void Register(const Kernels& kernels) {
   const std::string target(kernels.target);
   for (const WeightFormat format : kWeightFormats) {
     for (const ActivationFormat activations : ActivationsOf(format)) {
-      for (const size_t tokens : {1, 4, 16, 128}) {
+      for (const size_t tokens : {1, 4, 16, 64}) {
         benchmark::RegisterBenchmark("dot/" + target + "/" + Name(format) + "/" +
                                          std::string(Name(activations)) + "/" +
                                          std::to_string(tokens),

@@ -221,13 +221,14 @@ class KernelRunner final : public BlockRunner {
       args.scales[args.num_strips] = matrix.strip_scales(s);
       const bool more = args.first_token == 0 && s + step < matrix.layout.strips();
       args.next_weights[args.num_strips] = more ? matrix.strip_weights(s + step) : nullptr;
+      args.next_scales[args.num_strips] = more ? matrix.strip_scales(s + step) : nullptr;
     }
   }
 
   // 32 rows of the hidden vector for all tokens, in the form that down takes.
   void HiddenUnit(const Kernels& kernels, const Scratch& scratch, size_t unit, size_t tokens,
                   size_t chunk_tokens) const {
-    alignas(kAlignment) float dots[kMaxChunkTokens * kMaxStrips * kStripRows];
+    alignas(kAlignment) float dots[kMaxDotTokens * kMaxStrips * kStripRows];
     const size_t row = unit * kUnitRows;
     const size_t strip = unit * kUnitStrips;
     const size_t strips =
@@ -270,7 +271,7 @@ class KernelRunner final : public BlockRunner {
 
   void DownStrips(const Kernels& kernels, const Scratch& scratch, const Pass& pass, size_t strip,
                   size_t strips, size_t chunk_tokens) const {
-    alignas(kAlignment) float dots[kMaxChunkTokens * kMaxStrips * kStripRows];
+    alignas(kAlignment) float dots[kMaxDotTokens * kMaxStrips * kStripRows];
     const PackedMatrixView& down = block_.matrices[Matrix::kDown];
     const size_t row = strip * kStripRows;
     DotArgs args;

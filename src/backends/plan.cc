@@ -6,6 +6,7 @@
 
 #include "src/base/aligned_buffer.h"
 #include "src/format/layout.h"
+#include "src/kernels/kernels.h"
 
 namespace sluice {
 namespace {
@@ -40,10 +41,10 @@ PassPlan PlanPass(const PlanInput& input) {
   // Half of the cache, as weights and results want the rest.
   const size_t level2 = input.level2_bytes == 0 ? kDefaultLevel2Bytes : input.level2_bytes;
   const size_t row_bytes = std::max<size_t>(1, std::max(input.d_model, input.d_ff));
-  plan.chunk_tokens = std::clamp(level2 / 2 / row_bytes, kMinChunkTokens, kMaxChunkTokens);
+  plan.chunk_tokens = std::clamp(level2 / 2 / row_bytes, kMinChunkTokens, kMaxDotTokens);
 
   plan.unit_grain = Grain(DivCeil(input.d_ff, kActivationBlock), threads);
-  plan.group_grain = Grain(DivCeil(DivCeil(input.d_model, kStripRows), 4), threads);
+  plan.group_grain = Grain(DivCeil(DivCeil(input.d_model, kStripRows), kMaxStrips), threads);
   // A few rows are quantized sooner than another thread is woken.
   plan.token_grain = std::max<size_t>(4, DivCeil(input.tokens, threads));
   return plan;

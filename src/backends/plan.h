@@ -32,10 +32,6 @@ struct PassPlan {
   friend bool operator==(const PassPlan&, const PassPlan&) = default;
 };
 
-// The most tokens in a chunk: 64 tokens times four strips are 16 KiB of dot products, which stay in
-// the first-level cache.
-inline constexpr size_t kMaxChunkTokens = 64;
-
 PassPlan PlanPass(const PlanInput& input);
 
 // The second-level cache of the CPU that this runs on, as the system tells; 0 if it does not.

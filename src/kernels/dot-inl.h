@@ -22,16 +22,16 @@ struct TileShape {
   size_t few_strips;
 };
 inline constexpr bool kManyRegisters = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64;
-inline constexpr TileShape kBlockedShape = kVectors == 1    ? TileShape{6, 2, 3, 4}
-                                           : kManyRegisters ? TileShape{2, 1, 1, 1}
-                                           : kVectors != 2  ? TileShape{1, 1, 1, 1}
-                                           : Dot4::kCarries ? TileShape{2, 1, 1, 2}
-                                                            : TileShape{6, 1, 1, 2};
-inline constexpr TileShape kConstantShape = kVectors == 1    ? TileShape{6, 2, 3, 4}
-                                            : kManyRegisters ? TileShape{4, 1, 1, 2}
-                                            : kVectors != 2  ? TileShape{2, 1, 1, 1}
-                                            : Dot4::kCarries ? TileShape{4, 1, 1, 2}
-                                                             : TileShape{6, 1, 1, 2};
+inline constexpr TileShape kBlockedShape = kVectors == 1         ? TileShape{6, 2, 3, 4}
+                                           : kManyRegisters      ? TileShape{2, 1, 1, 1}
+                                           : kVectors != 2       ? TileShape{1, 1, 1, 1}
+                                           : NibbleDot::kCarries ? TileShape{2, 1, 1, 2}
+                                                                 : TileShape{6, 1, 1, 2};
+inline constexpr TileShape kConstantShape = kVectors == 1         ? TileShape{6, 2, 3, 4}
+                                            : kManyRegisters      ? TileShape{4, 1, 1, 2}
+                                            : kVectors != 2       ? TileShape{2, 1, 1, 1}
+                                            : NibbleDot::kCarries ? TileShape{4, 1, 1, 2}
+                                                                  : TileShape{6, 1, 1, 2};
 
 // A family of tiles of one kind, Of<kT, kS>::Run, and the shapes it is used in.
 template <class W, Mode kMode>

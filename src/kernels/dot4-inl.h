@@ -1,13 +1,13 @@
 // The 4-way dot product: acc[lane] += Σ_{j<4} w[4·lane + j] · x[4·lane + j], exact in int32.
 //
-// One small class, Dot4, hides how an instruction set multiplies bytes; the kernels above it are
-// written once. Sums are kept in a form of its own:
+// Small classes hide how an instruction set multiplies bytes; the kernels above them are written
+// once: NibbleDot for int4 weights as stored, 0…15; ByteDot for int8 weights as its Prepare makes
+// them from the stored bytes; PanelByteDot for int8 weights in the form that a panel holds. Sums
+// are kept in a form of the class's own:
 //
-//   s = Dot4::Begin(start);   { 8 × s = Dot4::Nibble(s, w, x);   s = Dot4::Carry(s); } …;
-//   Dot4::End(s)
+//   s = Dot::Begin(start);   { 8 × s = Dot::Add(s, w, x);   s = Dot::Carry(s); } …;   Dot::End(s)
 //
-// Nibble takes int4 weights as stored, 0…15; Int8 takes int8 weights as Prepare makes them from the
-// stored bytes. The sums start at −8 · Σx (nibbles) and at kInt8Start · (−8 · Σx) (int8).
+// The sums start at kStart · (−8 · Σx).
 #ifndef SLUICE_SRC_KERNELS_DOT4_INL_H_
 #define SLUICE_SRC_KERNELS_DOT4_INL_H_
 
@@ -32,7 +32,8 @@ inline constexpr size_t kVectors = kStripRows / kLanes;
 
 // Keeps a variable that a loop carries in one register. GCC 14 kept such sums twice and moved each
 // from one copy to the other in every turn, or spilled: 0.6 of the speed.
-HWY_INLINE void PinRegister([[maybe_unused]] VI& v) {
+template <class V>
+HWY_INLINE void PinRegister([[maybe_unused]] V& v) {
 #if HWY_COMPILER_GCC_ACTUAL && HWY_ARCH_X86
   asm("" : "+v"(v.raw));
 #elif HWY_COMPILER_GCC_ACTUAL && HWY_ARCH_ARM
@@ -47,70 +48,59 @@ HWY_INLINE VI BroadcastFour(const int8_t* x) {
   return hn::Set(LaneTag(), four);
 }
 
-#if defined(SLUICE_DOT4_AVX_VNNI)
-
-struct Dot4 {
-  static constexpr int kInt8Start = 16;  // int8 weights become unsigned: w + 128
-  static constexpr bool kCarries = false;
-  using Sum = VI;
-  static HWY_INLINE Sum Begin(VI start) { return start; }
-  static HWY_INLINE Sum Carry(Sum sum) { return sum; }
-  static HWY_INLINE VI End(Sum sum) { return sum; }
-  static HWY_INLINE void Pin(Sum& sum) { PinRegister(sum); }
-  static HWY_INLINE VU8 Prepare(VU8 w) { return hn::Xor(w, hn::Set(ByteTag(), 0x80)); }
-  static HWY_INLINE Sum Nibble(Sum sum, VU8 w, VI x) {
-    return VI{_mm256_dpbusd_avx_epi32(sum.raw, w.raw, x.raw)};
-  }
-  static HWY_INLINE Sum Int8(Sum sum, VU8 w, VI x) { return Nibble(sum, w, x); }
-};
-
-#elif defined(SLUICE_DOT4_SDOT)
-
-struct Dot4 {
-  static constexpr int kInt8Start = 0;  // SDOT is signed: no correction
-  static constexpr bool kCarries = false;
+// What most classes are: one register of sums. Members that differ are declared anew.
+struct PlainSums {
+  static constexpr int kStart = 0;
+  static constexpr bool kCarries = false;  // Carry does something
+  static constexpr size_t kXBytes = 1;     // of an activation
   using Sum = VI;
   static HWY_INLINE Sum Begin(VI start) { return start; }
   static HWY_INLINE Sum Carry(Sum sum) { return sum; }
   static HWY_INLINE VI End(Sum sum) { return sum; }
   static HWY_INLINE void Pin(Sum& sum) { PinRegister(sum); }
   static HWY_INLINE VU8 Prepare(VU8 w) { return w; }
-  static HWY_INLINE Sum Nibble(Sum sum, VU8 w, VI x) {
-    return VI(vdotq_s32(sum.raw, vreinterpretq_s8_u8(w.raw), vreinterpretq_s8_s32(x.raw)));
-  }
-  static HWY_INLINE Sum Int8(Sum sum, VU8 w, VI x) { return Nibble(sum, w, x); }
 };
 
-#elif HWY_TARGET <= HWY_AVX3_DL && HWY_ARCH_X86
+#if defined(SLUICE_DOT4_AVX_VNNI) || (HWY_TARGET <= HWY_AVX3_DL && HWY_ARCH_X86)
 
 // VPDPBUSD: unsigned weights times signed activations, wrapping, so that sums of w + 128 beyond
 // 2^31 come back when the start value is in.
-struct Dot4 {
-  static constexpr int kInt8Start = 16;
-  static constexpr bool kCarries = false;
-  using Sum = VI;
-  static HWY_INLINE Sum Begin(VI start) { return start; }
-  static HWY_INLINE Sum Carry(Sum sum) { return sum; }
-  static HWY_INLINE VI End(Sum sum) { return sum; }
-  static HWY_INLINE void Pin(Sum& sum) { PinRegister(sum); }
-  static HWY_INLINE VU8 Prepare(VU8 w) { return hn::Xor(w, hn::Set(ByteTag(), 0x80)); }
-  static HWY_INLINE Sum Nibble(Sum sum, VU8 w, VI x) {
-    const hn::Repartition<int8_t, LaneTag> di8;
-    return hn::SumOfMulQuadAccumulate(LaneTag(), w, hn::BitCast(di8, x), sum);
+struct NibbleDot : PlainSums {
+  static constexpr int kStart = 1;
+  static HWY_INLINE Sum Add(Sum sum, VU8 w, VI x) {
+#ifdef SLUICE_DOT4_AVX_VNNI
+    return VI{_mm256_dpbusd_avx_epi32(sum.raw, w.raw, x.raw)};
+#else
+    const hn::Repartition<int8_t, LaneTag> bytes;
+    return hn::SumOfMulQuadAccumulate(LaneTag(), w, hn::BitCast(bytes, x), sum);
+#endif
   }
-  static HWY_INLINE Sum Int8(Sum sum, VU8 w, VI x) { return Nibble(sum, w, x); }
 };
+struct ByteDot : NibbleDot {
+  static constexpr int kStart = 16;  // of w + 128
+  static HWY_INLINE VU8 Prepare(VU8 w) { return hn::Xor(w, hn::Set(ByteTag(), 0x80)); }
+};
+using PanelByteDot = ByteDot;
+
+#elif defined(SLUICE_DOT4_SDOT)
+
+struct ByteDot : PlainSums {
+  static HWY_INLINE Sum Add(Sum sum, VU8 w, VI x) {
+    return VI(vdotq_s32(sum.raw, vreinterpretq_s8_u8(w.raw), vreinterpretq_s8_s32(x.raw)));
+  }
+};
+struct NibbleDot : ByteDot {
+  static constexpr int kStart = 1;
+};
+using PanelByteDot = ByteDot;
 
 #elif HWY_ARCH_X86
 
-// PMADDUBSW multiplies unsigned by signed bytes and adds pairs, saturating at 16 bits.
-//   int4: a pair is at most 2·15·127 = 3 810, so eight steps fit: 30 480 < 32 767. The whole sum
-//   over 32
-//         values stays in 16 bits and is widened once.
-//   int8: |w| · (sign(w)·x): 2·127·127 = 32 258, and 2·128·127 = 32 512 when a foreign file holds
-//         −128, whose absolute value is 128 as an unsigned byte. Widened at once.
-struct Dot4 {
-  static constexpr int kInt8Start = 0;
+// PMADDUBSW multiplies unsigned by signed bytes and adds pairs, saturating at 16 bits. Of int4
+// weights a pair is at most 2·15·127 = 3 810, so eight steps fit: 30 480 < 32 767. The whole sum
+// over 32 values stays in 16 bits and is widened once.
+struct NibbleDot : PlainSums {
+  static constexpr int kStart = 1;
   static constexpr bool kCarries = true;
   using Words = hn::Repartition<int16_t, LaneTag>;
   using Bytes = hn::Repartition<int8_t, LaneTag>;
@@ -120,48 +110,61 @@ struct Dot4 {
   };
   static HWY_INLINE Sum Begin(VI start) { return {hn::Zero(Words()), start}; }
   static HWY_INLINE Sum Carry(Sum sum) {
-    return {hn::Zero(Words()), hn::Add(sum.lanes, Widen(sum.words))};
+    const VI wide = hn::WidenMulPairwiseAdd(LaneTag(), sum.words, hn::Set(Words(), 1));
+    return {hn::Zero(Words()), hn::Add(sum.lanes, wide)};
   }
   static HWY_INLINE VI End(Sum sum) { return sum.lanes; }
   static HWY_INLINE void Pin(Sum& sum) { PinRegister(sum.lanes); }
-  static HWY_INLINE VU8 Prepare(VU8 w) { return w; }
-  static HWY_INLINE Sum Nibble(Sum sum, VU8 w, VI x) {
+  static HWY_INLINE Sum Add(Sum sum, VU8 w, VI x) {
     const auto pairs = hn::SatWidenMulPairwiseAdd(Words(), w, hn::BitCast(Bytes(), x));
-    return {hn::Add(sum.words, pairs), sum.lanes};
+    sum.words = hn::Add(sum.words, pairs);
+    PinRegister(sum.words);  // one sum, not a tree of sums in as many registers
+    return sum;
   }
-  static HWY_INLINE Sum Int8(Sum sum, VU8 w, VI x) {
+};
+
+// |w| · (sign(w)·x): 2·127·127 = 32 258, and 2·128·127 = 32 512 when a foreign file holds −128,
+// whose absolute value is 128 as an unsigned byte. Widened at once.
+struct ByteDot : PlainSums {
+  using Words = hn::Repartition<int16_t, LaneTag>;
+  using Bytes = hn::Repartition<int8_t, LaneTag>;
+  static HWY_INLINE Sum Add(Sum sum, VU8 w, VI x) {
     const auto weights = hn::BitCast(Bytes(), w);
     const auto signed_x = hn::IfNegativeThenNegOrUndefIfZero(weights, hn::BitCast(Bytes(), x));
     const auto pairs =
         hn::SatWidenMulPairwiseAdd(Words(), hn::BitCast(ByteTag(), hn::Abs(weights)), signed_x);
-    return {sum.words, hn::Add(sum.lanes, Widen(pairs))};
+    sum = hn::Add(sum, hn::WidenMulPairwiseAdd(LaneTag(), pairs, hn::Set(Words(), 1)));
+    PinRegister(sum);
+    return sum;
   }
+};
 
- private:
-  static HWY_INLINE VI Widen(hn::Vec<Words> words) {
-    return hn::WidenMulPairwiseAdd(LaneTag(), words, hn::Set(Words(), 1));
+// Two weights and two activations of 16 bits in each lane, PMADDWD: half the instructions that
+// ByteDot takes for as many, once the panel has been widened.
+struct PanelByteDot : PlainSums {
+  static constexpr size_t kXBytes = 2;
+  static HWY_INLINE Sum Add(Sum sum, VU8 w, VI x) {
+    const hn::Repartition<int16_t, LaneTag> words;
+    sum = hn::Add(sum,
+                  hn::WidenMulPairwiseAdd(LaneTag(), hn::BitCast(words, w), hn::BitCast(words, x)));
+    PinRegister(sum);
+    return sum;
   }
 };
 
 #else
 
 // Multiply and add, as the instruction set widens: exact everywhere.
-struct Dot4 {
-  static constexpr int kInt8Start = 0;
-  using Bytes = hn::Repartition<int8_t, LaneTag>;
-  static constexpr bool kCarries = false;
-  using Sum = VI;
-  static HWY_INLINE Sum Begin(VI start) { return start; }
-  static HWY_INLINE Sum Carry(Sum sum) { return sum; }
-  static HWY_INLINE VI End(Sum sum) { return sum; }
-  static HWY_INLINE void Pin(Sum& sum) { PinRegister(sum); }
-  static HWY_INLINE VU8 Prepare(VU8 w) { return w; }
-  static HWY_INLINE Sum Nibble(Sum sum, VU8 w, VI x) { return Int8(sum, w, x); }
-  static HWY_INLINE Sum Int8(Sum sum, VU8 w, VI x) {
-    return hn::SumOfMulQuadAccumulate(LaneTag(), hn::BitCast(Bytes(), w), hn::BitCast(Bytes(), x),
-                                      sum);
+struct ByteDot : PlainSums {
+  static HWY_INLINE Sum Add(Sum sum, VU8 w, VI x) {
+    const hn::Repartition<int8_t, LaneTag> bytes;
+    return hn::SumOfMulQuadAccumulate(LaneTag(), hn::BitCast(bytes, w), hn::BitCast(bytes, x), sum);
   }
 };
+struct NibbleDot : ByteDot {
+  static constexpr int kStart = 1;
+};
+using PanelByteDot = ByteDot;
 
 #endif
 

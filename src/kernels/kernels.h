@@ -60,16 +60,20 @@ inline constexpr size_t kMaxBlock = 128;
 // The strips that one dot call multiplies: of one matrix, or of gate and up side by side, which are
 // then four streams of memory. All have the same layout.
 inline constexpr size_t kMaxStrips = 4;
+// The most tokens of one dot call: 64 times four strips are 16 KiB of results, which stay in the
+// first-level cache.
+inline constexpr size_t kMaxDotTokens = 64;
 struct DotArgs {
   PackedLayout layout;
   size_t num_strips = 0;  // 1 … kMaxStrips
   const std::byte* weights[kMaxStrips] = {};
   const std::byte* scales[kMaxStrips] = {};
-  // The weights that the next call will read, to be asked for meanwhile; null: unknown. Hints.
+  // What the next call will read, to be asked for meanwhile; null: unknown. Hints.
   const std::byte* next_weights[kMaxStrips] = {};
+  const std::byte* next_scales[kMaxStrips] = {};
   const ActivationRows* x = nullptr;
   size_t first_token = 0;
-  size_t tokens = 0;
+  size_t tokens = 0;      // 1 … kMaxDotTokens
   float* out = nullptr;   // [tokens, num_strips·16], aligned to 64 bytes
   size_t out_stride = 0;  // floats, a multiple of 16
 };

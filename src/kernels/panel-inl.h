@@ -19,9 +19,35 @@ namespace sluice::HWY_NAMESPACE::SLUICE_VARIANT {
 
 // Fewer tokens than this read the packed weights directly.
 inline constexpr size_t kPanelTokens = 8;
-// A whole number of the largest blocks. Two strips are 20 KiB, of a first-level cache of 32 or 48.
-inline constexpr size_t kPanelCols = 5 * kMaxBlock;
-inline constexpr size_t kPanelStripBytes = kPanelCols / kTileK * kLineBytes;
+
+// A panel of 16 bits.
+template <class Packed>
+inline constexpr bool kWide = PanelWeights<Packed>::Dot::kXBytes == 2;
+
+template <class Packed>
+struct PanelShape {
+  using Weights = PanelWeights<Packed>;
+  // A whole number of the largest blocks. Two strips of bytes are 20 KiB, of a first-level cache of
+  // 32 or 48.
+  static constexpr size_t kCols = 5 * kMaxBlock / Weights::Dot::kXBytes / kMaxBlock * kMaxBlock;
+  static constexpr size_t kStripBytes = kCols / Weights::kLineK * kLineBytes;
+};
+
+// A line of int8 weights as two lines of 16 bits, each two columns of 16 rows.
+HWY_INLINE void StorePairs(VU8 line, uint8_t* low, uint8_t* high) {
+  const hn::Repartition<int16_t, LaneTag> words;
+  const hn::Repartition<int32_t, LaneTag> lanes;
+  const auto four = hn::BitCast(lanes, line);
+  // A lane holds k0 k1 k2 k3, from the low byte on; sign extension is a shift there and back.
+  const auto spread =
+      [&](auto two) SLUICE_LAMBDA {  // bytes 0 and 1 to the tops of the 16-bit halves
+        const auto k0 = hn::And(hn::ShiftLeft<8>(two), hn::Set(lanes, 0x0000FF00));
+        const auto k1 = hn::ShiftLeft<16>(hn::And(two, hn::Set(lanes, 0x0000FF00)));
+        return hn::ShiftRight<8>(hn::BitCast(words, hn::Or(k0, k1)));
+      };
+  hn::Store(hn::BitCast(ByteTag(), spread(four)), ByteTag(), low);
+  hn::Store(hn::BitCast(ByteTag(), spread(hn::ShiftRight<16>(four))), ByteTag(), high);
+}
 
 template <class Packed>
 HWY_INLINE void UnpackStrip(const std::byte* strip, size_t begin, size_t end, uint8_t* panel) {
@@ -30,53 +56,66 @@ HWY_INLINE void UnpackStrip(const std::byte* strip, size_t begin, size_t end, ui
   for (size_t k = begin; k < end; k += Packed::kLineK, from += kLineBytes) {
     Unroll<kVectors>([&](auto v) SLUICE_LAMBDA {
       const VU8 line = Packed::Load(from + v * kVectorBytes);
-      Unroll<Packed::kSteps>([&](auto step) SLUICE_LAMBDA {
-        hn::Store(Packed::Step(line, step), ByteTag(),
-                  panel + step * kLineBytes + v * kVectorBytes);
-      });
+      uint8_t* to = panel + v * kVectorBytes;
+      if constexpr (kWide<Packed>) {
+        StorePairs(line, to, to + kLineBytes);
+      } else {
+        Unroll<Packed::kSteps>([&](auto step) SLUICE_LAMBDA {
+          hn::Store(Packed::Step(line, step), ByteTag(), to + step * kLineBytes);
+        });
+      }
     });
-    panel += Packed::kSteps * kLineBytes;
+    panel += Packed::kLineK / PanelWeights<Packed>::kLineK * kLineBytes;
   }
 }
 
-// Asks memory for what the next call will read, a little with every tile: a kernel of many tokens
-// dwells on its weights, and memory would idle meanwhile. (All at once, the requests fill the line
-// buffers and the tiles wait behind them.)
-class Ahead {
- public:
-  // `bytes` from `from` on, in `steps` portions; null: nothing.
-  Ahead() = default;
-  Ahead(const std::byte* from, size_t bytes, size_t steps)
-      : at_(from),
-        end_(from == nullptr ? from : from + bytes),
-        portion_(RoundUp(DivCeil(bytes, steps), kLineBytes)) {}
-  HWY_INLINE void Ask() {
-    const std::byte* end = end_ - at_ < static_cast<ptrdiff_t>(portion_) ? end_ : at_ + portion_;
-    for (; at_ < end; at_ += kLineBytes) __builtin_prefetch(at_, 0, 2);
+// What the next call will read of the panel's strips and columns, asked for `asks` times. Where
+// that is unknown, a line of this strip again, which costs nothing.
+template <size_t kS>
+HWY_INLINE Ahead<kS> NextStrips(const DotArgs& args, size_t strip, const TileRange& range,
+                                size_t asks) {
+  const PackedLayout& layout = args.layout;
+  const size_t bits = kStripRows * layout.weight_bits();
+  Ahead<kS> ahead;
+  ahead.step = 0;
+  for (size_t s = 0; s < kS; ++s) {
+    ahead.at[s] = args.weights[strip + s];
+    if (args.next_weights[strip + s] == nullptr) continue;
+    ahead.at[s] = args.next_weights[strip + s] + range.begin * bits / 8;
+    ahead.step = DivCeil((range.end - range.begin) * bits / 8, asks);
+    // Scales are few: they are asked for at once.
+    if (!layout.format.blocked()) continue;
+    const size_t scale_bytes = kStripRows * layout.scale_bytes_each();
+    const std::byte* end = args.next_scales[strip + s] + range.end / layout.block() * scale_bytes;
+    const std::byte* at = args.next_scales[strip + s] + range.begin / layout.block() * scale_bytes;
+    for (; at < end; at += kLineBytes) __builtin_prefetch(at, 0, 2);
   }
+  return ahead;
+}
 
- private:
-  const std::byte* at_ = nullptr;
-  const std::byte* end_ = nullptr;
-  size_t portion_ = 0;
+template <size_t kS>
+struct Panel {
+  const uint8_t* weights;
+  const int16_t* x;  // [tokens, kCols], of a panel of 16 bits
+  Ahead<kS>* ahead;
 };
-
-// A strip's columns [begin, end) of weights and scales.
-HWY_INLINE Ahead WeightsAhead(const DotArgs& args, size_t strip, const TileRange& range,
-                              size_t steps) {
-  const size_t bits = kStripRows * args.layout.weight_bits();
-  const std::byte* next = args.next_weights[strip];
-  return Ahead(next == nullptr ? nullptr : next + range.begin * bits / 8,
-               (range.end - range.begin) * bits / 8, steps);
-}
 
 // kT tokens from `token` on, times the panel.
 template <class Packed, Mode kMode, size_t kT, size_t kS>
-HWY_NOINLINE void PanelTile(const DotArgs& args, const uint8_t* panel, const TileRange& range,
+HWY_NOINLINE void PanelTile(const DotArgs& args, const Panel<kS>& panel, const TileRange& range,
                             size_t strip, size_t token) {
   TilePointers<kT, kS> p = PointersOf<kT, kS>(args, strip, token);
   p.weights_begin = range.begin;
-  Unroll<kS>([&](auto s) SLUICE_LAMBDA { p.weights[s] = panel + s * kPanelStripBytes; });
+  p.ahead = panel.ahead;
+  Unroll<kS>([&](auto s) SLUICE_LAMBDA {
+    p.weights[s] = panel.weights + s * PanelShape<Packed>::kStripBytes;
+  });
+  if constexpr (kWide<Packed>) {
+    p.x_begin = range.begin;
+    Unroll<kT>([&](auto t) SLUICE_LAMBDA {
+      p.x[t] = reinterpret_cast<const int8_t*>(panel.x + (token + t) * PanelShape<Packed>::kCols);
+    });
+  }
   Tile<PanelWeights<Packed>, kMode, kT, kS>::Compute(
       p, args.layout, range, args.out + token * args.out_stride + strip * kStripRows,
       args.out_stride);
@@ -94,7 +133,7 @@ consteval size_t LowestTile() {
 
 // The same for a number of tokens known at run time, kLowest … kT.
 template <class Packed, Mode kMode, size_t kT, size_t kS, size_t kLowest>
-HWY_INLINE void PanelTileOf(size_t tokens, const DotArgs& args, const uint8_t* panel,
+HWY_INLINE void PanelTileOf(size_t tokens, const DotArgs& args, const Panel<kS>& panel,
                             const TileRange& range, size_t strip, size_t token) {
   if constexpr (kT > kLowest) {
     if (tokens != kT) {
@@ -105,24 +144,38 @@ HWY_INLINE void PanelTileOf(size_t tokens, const DotArgs& args, const uint8_t* p
   PanelTile<Packed, kMode, kT, kS>(args, panel, range, strip, token);
 }
 
+// Activations [begin, end) of all tokens in 16 bits.
+template <size_t kCols>
+HWY_INLINE void WidenActivations(const DotArgs& args, const TileRange& range, int16_t* to) {
+  const hn::CappedTag<int16_t, kActivationBlock> d;
+  const hn::Rebind<int8_t, decltype(d)> bytes;
+  const int8_t* row = args.x->values + args.first_token * args.x->value_stride;
+  for (size_t t = 0; t < args.tokens; ++t, row += args.x->value_stride, to += kCols) {
+    for (size_t k = range.begin; k < range.end; k += hn::Lanes(d)) {
+      hn::StoreU(hn::PromoteTo(d, hn::LoadU(bytes, row + k)), d, to + (k - range.begin));
+    }
+  }
+}
+
 // kS strips from `strip` on, all tokens, in tiles of at most kT: as many as there must be, all of
 // the same height or one less.
 template <class Packed, Mode kMode, size_t kT, size_t kS>
 void RunPanels(const DotArgs& args, size_t strip) {
-  alignas(kAlignment) uint8_t panel[kS * kPanelStripBytes];
-  const size_t cols = args.layout.padded_cols();
+  using Shape = PanelShape<Packed>;
+  alignas(kAlignment) uint8_t weights[kS * Shape::kStripBytes];
+  alignas(kAlignment) int16_t x[kWide<Packed> ? kMaxDotTokens * Shape::kCols : 1];
+  const PackedLayout& layout = args.layout;
   const size_t tiles = DivCeil(args.tokens, kT);
-  for (size_t begin = 0; begin < cols; begin += kPanelCols) {
-    const TileRange range = {begin, HWY_MIN(begin + kPanelCols, cols), begin == 0,
-                             begin + kPanelCols >= cols};
+  for (size_t begin = 0; begin < layout.padded_cols(); begin += Shape::kCols) {
+    const size_t end = HWY_MIN(begin + Shape::kCols, layout.padded_cols());
+    const TileRange range = {begin, end, begin == 0, end == layout.padded_cols()};
     for (size_t s = 0; s < kS; ++s) {
-      UnpackStrip<Packed>(args.weights[strip + s], range.begin, range.end,
-                          panel + s * kPanelStripBytes);
+      UnpackStrip<Packed>(args.weights[strip + s], begin, end, weights + s * Shape::kStripBytes);
     }
-    Ahead ahead[kS];
-    for (size_t s = 0; s < kS; ++s) ahead[s] = WeightsAhead(args, strip + s, range, tiles);
+    if constexpr (kWide<Packed>) WidenActivations<Shape::kCols>(args, range, x);
+    Ahead<kS> ahead = NextStrips<kS>(args, strip, range, tiles * (end - begin) / kActivationBlock);
+    const Panel<kS> panel = {weights, x, &ahead};
     for (size_t tile = 0, token = 0; tile < tiles; ++tile) {
-      for (Ahead& a : ahead) a.Ask();
       const size_t count = DivCeil(args.tokens - token, tiles - tile);
       PanelTileOf<Packed, kMode, kT, kS, LowestTile<kT>()>(count, args, panel, range, strip, token);
       token += count;

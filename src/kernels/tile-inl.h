@@ -25,20 +25,19 @@ enum class Mode {
 inline constexpr size_t kPrefetchBytes = 512;
 
 struct Int8Weights {
+  using Dot = ByteDot;
   static constexpr bool kFromMemory = true;
   static constexpr size_t kLineK = kTileK;
   static constexpr size_t kSteps = 1;  // vectors of 4 K values in a line
-  static constexpr int kStart = Dot4::kInt8Start;
-  static HWY_INLINE VU8 Load(const uint8_t* p) { return Dot4::Prepare(hn::Load(ByteTag(), p)); }
+  static HWY_INLINE VU8 Load(const uint8_t* p) { return Dot::Prepare(hn::Load(ByteTag(), p)); }
   static HWY_INLINE VU8 Step(VU8 line, size_t) { return line; }
-  static HWY_INLINE Dot4::Sum Dot(Dot4::Sum sum, VU8 w, VI x) { return Dot4::Int8(sum, w, x); }
 };
 
 struct Int4Weights {
+  using Dot = NibbleDot;
   static constexpr bool kFromMemory = true;
   static constexpr size_t kLineK = 2 * kTileK;
   static constexpr size_t kSteps = 2;
-  static constexpr int kStart = 1;
   static HWY_INLINE VU8 Load(const uint8_t* p) { return hn::Load(ByteTag(), p); }
   static HWY_INLINE VU8 Step(VU8 line, size_t step) {
     const auto nibble = hn::Set(ByteTag(), 0x0F);
@@ -47,19 +46,18 @@ struct Int4Weights {
     const hn::Repartition<uint16_t, ByteTag> words;
     return hn::And(hn::BitCast(ByteTag(), hn::ShiftRight<4>(hn::BitCast(words, line))), nibble);
   }
-  static HWY_INLINE Dot4::Sum Dot(Dot4::Sum sum, VU8 w, VI x) { return Dot4::Nibble(sum, w, x); }
 };
 
-// Weights that a panel holds as the dot product takes them (panel-inl.h).
+// Weights that a panel holds as the dot product takes them (panel-inl.h): one byte each, or 16
+// bits.
 template <class Packed>
 struct PanelWeights {
+  using Dot = std::conditional_t<std::is_same_v<Packed, Int8Weights>, PanelByteDot, NibbleDot>;
   static constexpr bool kFromMemory = false;
-  static constexpr size_t kLineK = kTileK;
+  static constexpr size_t kLineK = kTileK / Dot::kXBytes;
   static constexpr size_t kSteps = 1;
-  static constexpr int kStart = Packed::kStart;
   static HWY_INLINE VU8 Load(const uint8_t* p) { return hn::Load(ByteTag(), p); }
   static HWY_INLINE VU8 Step(VU8 line, size_t) { return line; }
-  static HWY_INLINE Dot4::Sum Dot(Dot4::Sum sum, VU8 w, VI x) { return Packed::Dot(sum, w, x); }
 };
 
 // Columns [begin, end), whole blocks. A tile that does not begin at the row's start goes on from
@@ -71,6 +69,24 @@ struct TileRange {
   bool last = true;
 };
 
+// Asks memory, into the second-level cache, for what the next call will read: a kernel of many
+// tokens dwells on its weights, and memory would idle meanwhile. Every 32 columns a tile asks for
+// two lines of each strip and goes on by `step` bytes, so that requests spread over all of its
+// work. (Asked for all at once, the lines fill the line buffers, and the tiles wait behind them.
+// With a loop and an end instead, GCC copied every sum.)
+template <size_t kS>
+struct Ahead {
+  const std::byte* at[kS];
+  size_t step;
+  HWY_INLINE void Ask() {
+    Unroll<kS>([&](auto s) SLUICE_LAMBDA {
+      __builtin_prefetch(at[s], 0, 2);
+      __builtin_prefetch(at[s] + kLineBytes, 0, 2);
+      at[s] += step;
+    });
+  }
+};
+
 // The pointers that one register tile walks.
 template <size_t kT, size_t kS>
 struct TilePointers {
@@ -78,15 +94,19 @@ struct TilePointers {
   size_t weights_begin;  // the column of weights[s][0]
   const std::byte* scales[kS];
   const int8_t* x[kT];
+  size_t x_begin;  // the column of x[t][0]
   const float* x_scales[kT];
   const int32_t* offsets[kT];
   int32_t total_offsets[kT];
+  Ahead<kS>* ahead;  // of a panel
 };
 
 template <size_t kT, size_t kS>
 HWY_INLINE TilePointers<kT, kS> PointersOf(const DotArgs& args, size_t strip, size_t token) {
   TilePointers<kT, kS> p;
   p.weights_begin = 0;
+  p.x_begin = 0;
+  p.ahead = nullptr;
   Unroll<kS>([&](auto s) SLUICE_LAMBDA {
     p.weights[s] = reinterpret_cast<const uint8_t*>(args.weights[strip + s]);
     p.scales[s] = args.scales[strip + s];
@@ -107,7 +127,7 @@ HWY_INLINE TilePointers<kT, kS> PointersOf(const DotArgs& args, size_t strip, si
 // turn: 0.6 of the speed.)
 template <class W, size_t kT, size_t kS>
 HWY_INLINE void Accumulate32(const TilePointers<kT, kS>& p, size_t k,
-                             Dot4::Sum (&sum)[kT][kS * kVectors]) {
+                             typename W::Dot::Sum (&sum)[kT][kS * kVectors]) {
   constexpr size_t kC = kS * kVectors;
   constexpr size_t kBytesPerK = kLineBytes / W::kLineK;
   Unroll<kActivationBlock / W::kLineK>([&](auto i) SLUICE_LAMBDA {
@@ -123,24 +143,26 @@ HWY_INLINE void Accumulate32(const TilePointers<kT, kS>& p, size_t k,
       VU8 part[kC];
       Unroll<kC>([&](auto c) SLUICE_LAMBDA { part[c] = W::Step(w[c], step); });
       Unroll<kT>([&](auto t) SLUICE_LAMBDA {
-        const VI x = BroadcastFour(p.x[t] + k + i * W::kLineK + step * kTileK);
-        Unroll<kC>([&](auto c) SLUICE_LAMBDA { sum[t][c] = W::Dot(sum[t][c], part[c], x); });
+        const VI x = BroadcastFour(p.x[t] + (k - p.x_begin) * W::Dot::kXBytes +
+                                   (i * W::kLineK + step * kTileK) * W::Dot::kXBytes);
+        Unroll<kC>([&](auto c) SLUICE_LAMBDA { sum[t][c] = W::Dot::Add(sum[t][c], part[c], x); });
       });
     });
   });
-  if constexpr (Dot4::kCarries) {
-    UnrollTile<kT, kC>([&](auto t, auto c) SLUICE_LAMBDA { sum[t][c] = Dot4::Carry(sum[t][c]); });
+  if constexpr (!W::kFromMemory) p.ahead->Ask();
+  if constexpr (W::Dot::kCarries) {
+    UnrollTile<kT, kC>([&](auto t, auto c) SLUICE_LAMBDA { sum[t][c] = W::Dot::Carry(sum[t][c]); });
   }
 }
 
 // Adds the columns [begin, end), at least 32.
 template <class W, size_t kT, size_t kS>
 HWY_INLINE void Accumulate(const TilePointers<kT, kS>& p, size_t begin, size_t end,
-                           Dot4::Sum (&sum)[kT][kS * kVectors]) {
+                           typename W::Dot::Sum (&sum)[kT][kS * kVectors]) {
   do {
     Accumulate32<W, kT, kS>(p, begin, sum);
     begin += kActivationBlock;
-    UnrollTile<kT, kS * kVectors>([&](auto t, auto c) SLUICE_LAMBDA { Dot4::Pin(sum[t][c]); });
+    UnrollTile<kT, kS * kVectors>([&](auto t, auto c) SLUICE_LAMBDA { W::Dot::Pin(sum[t][c]); });
   } while (begin < end);
 }
 
@@ -177,11 +199,11 @@ struct Tile {
     const FloatTag df;
     VF acc[kT][kC];
     if constexpr (kMode == Mode::kBothConstant) {
-      Dot4::Sum sum[kT][kC];
+      typename W::Dot::Sum sum[kT][kC];
       Unroll<kT>([&](auto t) SLUICE_LAMBDA {
-        const VI start = hn::Set(LaneTag(), W::kStart * p.total_offsets[t]);
+        const VI start = hn::Set(LaneTag(), W::Dot::kStart * p.total_offsets[t]);
         Unroll<kC>([&](auto c) SLUICE_LAMBDA {
-          sum[t][c] = Dot4::Begin(
+          sum[t][c] = W::Dot::Begin(
               range.first ? start
                           : hn::BitCast(LaneTag(), hn::Load(df, out + t * stride + c * kLanes)));
         });
@@ -189,28 +211,23 @@ struct Tile {
       Accumulate<W, kT, kS>(p, range.begin, range.end, sum);
       if (!range.last) {
         UnrollTile<kT, kC>([&](auto t, auto c) SLUICE_LAMBDA {
-          hn::Store(hn::BitCast(df, Dot4::End(sum[t][c])), df, out + t * stride + c * kLanes);
+          hn::Store(hn::BitCast(df, W::Dot::End(sum[t][c])), df, out + t * stride + c * kLanes);
         });
         return;
       }
       UnrollTile<kT, kC>([&](auto t, auto c) SLUICE_LAMBDA {
-        acc[t][c] = hn::ConvertTo(df, Dot4::End(sum[t][c]));
+        acc[t][c] = hn::ConvertTo(df, W::Dot::End(sum[t][c]));
       });
     } else {
       UnrollTile<kT, kC>([&](auto t, auto c) SLUICE_LAMBDA {
         acc[t][c] = range.first ? hn::Zero(df) : hn::Load(df, out + t * stride + c * kLanes);
       });
-      // In shifts: a division took longer than a block of one token.
-      const size_t block_shift = static_cast<size_t>(std::countr_zero(layout.block()));
-      const size_t block = kXBlocked ? kActivationBlock : layout.block();
-      const size_t end = HWY_MIN(range.end, layout.cols);
-      size_t begin = range.begin;
-      do {
-        Dot4::Sum sum[kT][kC];
-        Block(p, begin, begin + block, sum);
-        Fold(p, begin >> block_shift, begin / kActivationBlock, sum, acc);
-        begin += block;
-      } while (begin < end);
+      // Blocks of 32, the most common, without the loops that longer ones take.
+      if (kXBlocked || layout.block() == kActivationBlock) {
+        Blocks<true>(p, layout, range, acc);
+      } else {
+        Blocks<false>(p, layout, range, acc);
+      }
       if (!range.last) {
         UnrollTile<kT, kC>([&](auto t, auto c) SLUICE_LAMBDA {
           hn::Store(acc[t][c], df, out + t * stride + c * kLanes);
@@ -222,23 +239,41 @@ struct Tile {
   }
 
  private:
+  template <bool kBlocksOf32>
+  static HWY_INLINE void Blocks(const TilePointers<kT, kS>& p, const PackedLayout& layout,
+                                const TileRange& range, VF (&acc)[kT][kC]) {
+    // In shifts: a division took longer than a block of one token.
+    const size_t shift = static_cast<size_t>(std::countr_zero(layout.block()));
+    const size_t block = kBlocksOf32 ? kActivationBlock : layout.block();
+    const size_t end = HWY_MIN(range.end, layout.cols);
+    size_t begin = range.begin;
+    do {
+      typename W::Dot::Sum sum[kT][kC];
+      Block<kBlocksOf32>(p, begin, begin + block, sum);
+      Fold(p, begin >> shift, begin / kActivationBlock, sum, acc);
+      begin += block;
+    } while (begin < end);
+  }
+
   // Sums of the block [begin, end) of K, in all lanes.
+  template <bool kBlockOf32>
   static HWY_INLINE void Block(const TilePointers<kT, kS>& p, size_t begin, size_t end,
-                               Dot4::Sum (&sum)[kT][kC]) {
+                               typename W::Dot::Sum (&sum)[kT][kC]) {
     Unroll<kT>([&](auto t) SLUICE_LAMBDA {
       int32_t start = 0;
-      if constexpr (W::kStart != 0) {
-        if constexpr (kXBlocked) {
-          start = W::kStart * p.offsets[t][begin / kActivationBlock];
+      if constexpr (W::Dot::kStart != 0) {
+        if constexpr (kBlockOf32) {
+          start = W::Dot::kStart * p.offsets[t][begin / kActivationBlock];
         } else {
           for (size_t k = begin; k < end; k += kActivationBlock) {
-            start += W::kStart * p.offsets[t][k / kActivationBlock];
+            start += W::Dot::kStart * p.offsets[t][k / kActivationBlock];
           }
         }
       }
-      Unroll<kC>([&](auto c) SLUICE_LAMBDA { sum[t][c] = Dot4::Begin(hn::Set(LaneTag(), start)); });
+      Unroll<kC>([&](auto c)
+                     SLUICE_LAMBDA { sum[t][c] = W::Dot::Begin(hn::Set(LaneTag(), start)); });
     });
-    if constexpr (kXBlocked) {
+    if constexpr (kBlockOf32) {
       Accumulate32<W, kT, kS>(p, begin, sum);
     } else {
       Accumulate<W, kT, kS>(p, begin, end, sum);
@@ -247,7 +282,7 @@ struct Tile {
 
   // acc = fma(float(s), scale, acc).
   static HWY_INLINE void Fold(const TilePointers<kT, kS>& p, size_t weight_block, size_t x_block,
-                              const Dot4::Sum (&sum)[kT][kC], VF (&acc)[kT][kC]) {
+                              const typename W::Dot::Sum (&sum)[kT][kC], VF (&acc)[kT][kC]) {
     const FloatTag df;
     VF w_scale[kC];
     if constexpr (kWeightsBlocked) {
@@ -267,7 +302,7 @@ struct Tile {
         } else {
           scale = x_scale;
         }
-        acc[t][c] = hn::MulAdd(hn::ConvertTo(df, Dot4::End(sum[t][c])), scale, acc[t][c]);
+        acc[t][c] = hn::MulAdd(hn::ConvertTo(df, W::Dot::End(sum[t][c])), scale, acc[t][c]);
       });
     });
   }

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "src/kernels/kernels.h"
+
 namespace sluice {
 namespace {
 
@@ -30,7 +32,7 @@ TEST(Plan, SmallBlocksStayOnTheCallersThread) {
 
 TEST(Plan, ChunksFitTheSecondLevelCache) {
   PlanInput input = SmolLm2(512, 1);
-  EXPECT_EQ(PlanPass(input).chunk_tokens, kMaxChunkTokens);
+  EXPECT_EQ(PlanPass(input).chunk_tokens, kMaxDotTokens);
   input.d_model = 4096;
   input.d_ff = 11008;
   input.level2_bytes = size_t{1} << 20;
