@@ -1,7 +1,9 @@
 // The `sluice` command: one subcommand a file.
+#include <fcntl.h>
 #include <signal.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <format>
@@ -22,6 +24,14 @@ namespace sluice {
 namespace {
 
 enum ExitStatus { kSuccess = 0, kFailed = 1, kUsage = 2 };
+
+// Started without one of the standard streams (`>&-`), the process would give its number to the
+// next file it opens, and print into that. Something that can be neither read nor written takes it.
+void OccupyStandardStreams() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(fd, F_GETFD) < 0) open("/", O_RDONLY | O_DIRECTORY);
+  }
+}
 
 // Removes what is half written, then ends as the signal would have, so that shells and scripts see
 // what happened.
@@ -96,6 +106,7 @@ int Run(Invocation& invocation) {
 }
 
 int Main(int argc, char** argv) {
+  OccupyStandardStreams();
   HandleSignals();
   CLI::App app(
       "Feed-forward blocks of transformers in int8 and int4: quantize them, run them, and see "
