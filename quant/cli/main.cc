@@ -1,6 +1,7 @@
 // The `sluice` command: one subcommand a file.
 #include <fcntl.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -40,8 +41,22 @@ void OnSignal(int signal_number) {
   raise(signal_number);  // its default, thanks to SA_RESETHAND
 }
 
+// A page of a mapped file that cannot be read: somebody made the file shorter, or its disk failed.
+void OnBusError(int signal_number, siginfo_t* info, void* /*context*/) {
+  RemoveTemporaryFiles();
+  if (info->si_code != BUS_ADRERR) {
+    raise(signal_number);
+    return;
+  }
+  constexpr std::string_view kMessage =
+      "sluice: a file can no longer be read: it became shorter meanwhile, or its disk fails\n";
+  [[maybe_unused]] const ssize_t ignored = write(STDERR_FILENO, kMessage.data(), kMessage.size());
+  _exit(kFailed);
+}
+
 void HandleSignals() {
-  for (const int signal_number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXCPU, SIGXFSZ}) {
+  for (const int signal_number :
+       {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGALRM, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ}) {
     struct sigaction action = {};
     sigaction(signal_number, nullptr, &action);
     if (action.sa_handler == SIG_IGN) continue;  // by nohup, for one
@@ -50,6 +65,10 @@ void HandleSignals() {
     action.sa_flags = static_cast<int>(SA_RESETHAND | SA_NODEFER);
     sigaction(signal_number, &action, nullptr);
   }
+  struct sigaction action = {};
+  action.sa_sigaction = OnBusError;
+  action.sa_flags = static_cast<int>(SA_SIGINFO | SA_RESETHAND | SA_NODEFER);
+  sigaction(SIGBUS, &action, nullptr);
 }
 
 void WarnOfUnknownFeatures() {
