@@ -289,7 +289,17 @@ class Outputs(support.CommandTest):
         report = self.dir / "r.json"
         run("quantize", TINY, "-o", report, "--report", report, status=1)
         run("quantize", TINY, "-o", self.dir / "x", "--report", report, "--report", report, status=1)
+        # One file in two spellings, of which only one begins with something that is there.
+        run("quantize", TINY, "-o", "r.json", "--report", "./r.json", status=1, cwd=self.dir)
         self.assertEqual(self.files(), [])
+
+    def test_names_that_are_none(self):
+        self.assertIn("empty", run("quantize", TINY, "-o", "", status=1, cwd=self.dir).error)
+        error = run("quantize", TINY, "-o", "-", status=1, cwd=self.dir).error
+        self.assertIn("standard output", error)
+        self.assertEqual(self.files(), [])
+        run("quantize", TINY, "-o", "./-", cwd=self.dir)
+        self.assertEqual(self.files(), ["-"])
 
     def test_places_that_cannot_be_written(self):
         for place, reason in (
