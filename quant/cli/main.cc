@@ -76,9 +76,8 @@ void WarnOfUnknownFeatures() {
   if (disabled == nullptr) return;
   for (const std::string& name : UnknownFeatures(disabled)) {
     PrintWarning(
-        std::format("SLUICE_DISABLE names {}, which no CPU of this kind has; `sluice cpu` "
-                    "lists the features",
-                    name));
+        std::format("SLUICE_DISABLE names {}, which no feature is called; `sluice cpu` lists them",
+                    Quote(name)));
   }
 }
 
@@ -151,7 +150,14 @@ int Main(int argc, char** argv) {
     std::fputs(app.help().c_str(), stderr);
     return kUsage;
   }
-  if (*argv[1] != '-') {
+  if (*argv[1] == '-') {
+    // CLI11 would miss the command first.
+    if (app.get_option_no_throw(argv[1]) == nullptr) {
+      PrintError(
+          std::format("unknown option {} before a command (see sluice --help)", Quote(argv[1])));
+      return kUsage;
+    }
+  } else {
     const std::string error = UnknownCommand(app, argv[1]);
     if (!error.empty()) {
       PrintError(error);

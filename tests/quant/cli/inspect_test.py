@@ -167,7 +167,7 @@ class Cpu(unittest.TestCase):
 
     def test_a_feature_that_does_not_exist_is_warned_of(self):
         result = run("cpu", environment={"SLUICE_DISABLE": "avx1024"})
-        self.assertIn("avx1024", " ".join(result.warnings))
+        self.assertIn('"avx1024"', " ".join(result.warnings))
 
 
 class Schemas(unittest.TestCase):
