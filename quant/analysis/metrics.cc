@@ -36,9 +36,11 @@ double ErrorSums::relative_l2() const {
   return error_ == 0 ? 0 : std::sqrt(error_) / std::sqrt(reference_);
 }
 
-double ErrorSums::sqnr_db() const { return -20 * std::log10(relative_l2()); }
+// Adding 0 makes +0 of −0, which is what an error as large as y would show.
+double ErrorSums::sqnr_db() const { return -20 * std::log10(relative_l2()) + 0.0; }
 
 double ErrorSums::cosine() const {
+  if (std::isnan(product_)) return product_;  // also of 0 · ∞
   if (reference_ == 0 && actual_ == 0) return 1;
   if (reference_ == 0 || actual_ == 0) return 0;
   // Rounding may carry the quotient past ±1. (std::clamp returns a NaN as it came.)

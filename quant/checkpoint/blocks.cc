@@ -303,7 +303,7 @@ class BlockFinder {
     }
     if (found != count) {
       warnings.push_back(
-          std::format("{}: {} is {} ({}), but only {} layers have feed-forward tensors",
+          std::format("{}: {} is {} ({}), but only {} of them came with feed-forward tensors",
                       source_.path(), key, count, config_.path, found));
     }
     return {};

@@ -266,11 +266,16 @@ Expected<const Architecture*> IdentifyGguf(const std::string& path, const Gguf& 
 }
 
 // In GGUF a size has the architecture's name before it.
-Expected<std::optional<ConfigSize>> GgufSize(const Gguf& gguf, const Architecture& architecture,
+Expected<std::optional<ConfigSize>> GgufSize(const std::string& path, const Gguf& gguf,
+                                             const Architecture& architecture,
                                              std::string_view key) {
   std::string full = std::format("{}.{}", architecture.key, key);
   SLUICE_ASSIGN(const auto value, gguf.Unsigned(full));
   if (!value) return std::nullopt;
+  if (*value > kMaxSize) {
+    return Fail(ErrorCode::kUnsupported, "{}: {} is {}, larger than any model's", path, full,
+                *value);
+  }
   return ConfigSize{*value, std::move(full)};
 }
 
@@ -305,8 +310,8 @@ Expected<ModelConfig> ReadGgufConfig(const std::string& path, const Gguf& gguf) 
   model.activation = architecture->activation.absent;
   model.biases = architecture->biases;
   const SizeKeys& keys = architecture->sizes;
-  SLUICE_ASSIGN(model.d_model, GgufSize(gguf, *architecture, keys.d_model));
-  SLUICE_ASSIGN(model.layers, GgufSize(gguf, *architecture, keys.layers));
+  SLUICE_ASSIGN(model.d_model, GgufSize(path, gguf, *architecture, keys.d_model));
+  SLUICE_ASSIGN(model.layers, GgufSize(path, gguf, *architecture, keys.layers));
   model.d_ff_key = std::format("{}.{}", architecture->key, keys.d_ff);
   SLUICE_ASSIGN(auto widths, gguf.UnsignedArray(model.d_ff_key));
   if (widths) model.d_ff = *std::move(widths);

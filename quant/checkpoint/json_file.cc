@@ -11,6 +11,10 @@ Expected<Json> ParseJsonObject(const std::string& path, std::string_view text) {
   try {
     json = Json::parse(text);
   } catch (const Json::parse_error& error) {
+    if (error.byte > text.size()) {
+      return Fail(ErrorCode::kCorrupt, "{}: not JSON: it ends unfinished after {} bytes", path,
+                  text.size());
+    }
     return Fail(ErrorCode::kCorrupt, "{}: not JSON: error at byte {} of {}", path, error.byte,
                 text.size());
   } catch (const Json::exception&) {

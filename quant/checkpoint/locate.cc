@@ -87,6 +87,11 @@ Expected<fs::path> FindInFolder(const fs::path& folder) {
                   folder.string(), found.front().filename().string());
     }
   }
+  std::error_code error;
+  if (fs::directory_iterator(folder, error); error) {
+    return Fail(ErrorCode::kIo, "{}: cannot read this folder: {}", folder.string(),
+                error.message());
+  }
   return Fail(ErrorCode::kNotFound,
               "{}: no weights in this folder; looked for model.safetensors, its index, "
               "consolidated.safetensors, and a single .safetensors or .gguf file",
@@ -141,7 +146,7 @@ Status ReadIndex(CheckpointFiles& files) {
     if (name.empty() || name.find('/') != std::string::npos ||
         name.find('\0') != std::string::npos) {
       return Fail(ErrorCode::kCorrupt, "{}: the shard of tensor {} is not a file name: {}",
-                  files.index, Quote(tensor), Quote(JsonText(shard)));
+                  files.index, Quote(tensor), JsonText(shard));
     }
     const auto [entry, added] = shard_number.emplace(name, files.weights.size());
     if (added) files.weights.push_back((folder / name).string());
@@ -171,8 +176,13 @@ Expected<CheckpointFiles> LocateSafetensors(const fs::path& path,
 
 Expected<CheckpointFiles> LocateCheckpoint(const std::string& path,
                                            const std::optional<std::string>& config) {
+  if (path.empty()) return Fail(ErrorCode::kInvalidArgument, "a model's name is empty");
   fs::path weights = path;
-  if (!Exists(weights)) return Fail(ErrorCode::kNotFound, "{}: there is no such file", path);
+  std::error_code error;
+  if (!fs::exists(weights, error)) {
+    if (error) return Fail(ErrorCode::kIo, "{}: cannot open: {}", path, error.message());
+    return Fail(ErrorCode::kNotFound, "{}: there is no such file", path);
+  }
   if (IsFolder(weights)) {
     SLUICE_ASSIGN(weights, FindInFolder(weights));
   }

@@ -114,10 +114,11 @@ class Bench {
   explicit Bench(const Options& options) : options_(options) {}
 
   Status Run() {
-    if (options_.json && options_.file)
-      SLUICE_TRY(CheckOutputs({*options_.json}, {*options_.file}));
     std::optional<AtomicFile> json;
     if (options_.json) {
+      std::vector<std::string> inputs;
+      if (options_.file) inputs.push_back(*options_.file);
+      SLUICE_TRY(CheckOutputs({*options_.json}, inputs));
       SLUICE_ASSIGN(AtomicFile file, AtomicFile::Create(*options_.json));
       json.emplace(std::move(file));
     }

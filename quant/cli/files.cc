@@ -19,9 +19,13 @@ constexpr uint64_t kRandomSeed = 1;
 bool SameFile(const std::string& a, const std::string& b) {
   std::error_code error;
   if (std::filesystem::equivalent(a, b, error)) return true;
-  const auto path_a = std::filesystem::weakly_canonical(a, error);
+  // Of a relative path whose first part is not there, weakly_canonical makes no absolute one.
+  const auto canonical = [&](const std::string& path) {
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(path, error), error);
+  };
+  const auto path_a = canonical(a);
   if (error) return a == b;
-  const auto path_b = std::filesystem::weakly_canonical(b, error);
+  const auto path_b = canonical(b);
   return error ? a == b : path_a == path_b;
 }
 
@@ -42,6 +46,10 @@ std::vector<std::string> FilesOfModel(const std::string& model,
 Status CheckOutputs(const std::vector<std::string>& outputs,
                     const std::vector<std::string>& inputs) {
   for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i] == "-") {
+      return Fail(ErrorCode::kInvalidArgument,
+                  "-: nothing is written to standard output; ./- is a file of that name");
+    }
     for (const std::string& input : inputs) {
       if (!SameFile(outputs[i], input)) continue;
       return Fail(ErrorCode::kInvalidArgument, "{}: is an input ({}) and would be overwritten",

@@ -1,4 +1,6 @@
 // sluice inspect: what is in a checkpoint or in a packed file.
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <format>
 #include <memory>
@@ -8,6 +10,7 @@
 
 #include "quant/analysis/accounting.h"
 #include "quant/checkpoint/checkpoint.h"
+#include "quant/checkpoint/locate.h"
 #include "quant/cli/command.h"
 #include "quant/cli/console.h"
 #include "quant/cli/options.h"
@@ -16,6 +19,7 @@
 #include "quant/report/printable.h"
 #include "quant/report/text_table.h"
 #include "sluice/model.h"
+#include "src/base/mapped_file.h"
 #include "src/base/status.h"
 #include "src/file/model_description.h"
 #include "src/file/safetensors.h"
@@ -232,6 +236,17 @@ bool IsPacked(const std::string& path) {
   return file && IsModelMetadata(file->metadata());
 }
 
+// A file that begins as safetensors files do and is no checkpoint may have been a packed file: then
+// what is wrong with it is worth more than that it is no checkpoint.
+Status CheckDamaged(const Options& options) {
+  constexpr size_t kHeader = sizeof(uint64_t);
+  if (LocateCheckpoint(options.path, options.config)) return {};
+  const auto mapped = MappedFile::Open(options.path);
+  if (!mapped || mapped->bytes().size() <= kHeader) return {};
+  if (mapped->bytes()[kHeader] != std::byte{'{'}) return {};
+  return SafetensorsFile::Open(options.path).transform([](const auto&) {});
+}
+
 // Reads every weight of a checkpoint: values that are no numbers are errors of Load.
 Status VerifyCheckpoint(const Checkpoint& checkpoint, bool quiet) {
   Progress progress("reading", quiet);
@@ -258,6 +273,7 @@ Status Inspect(const Options& options) {
     return Show(options, Describe(model),
                 "all checksums match, all integers, scales and biases are in range");
   }
+  SLUICE_TRY(CheckDamaged(options));
   SLUICE_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open(options.path, options.config));
   for (const std::string& warning : checkpoint.warnings()) PrintWarning(warning);
   if (options.verify) SLUICE_TRY(VerifyCheckpoint(checkpoint, options.quiet));

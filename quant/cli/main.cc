@@ -1,7 +1,10 @@
 // The `sluice` command: one subcommand a file.
+#include <fcntl.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <format>
@@ -23,6 +26,14 @@ namespace {
 
 enum ExitStatus { kSuccess = 0, kFailed = 1, kUsage = 2 };
 
+// Started without one of the standard streams (`>&-`), the process would give its number to the
+// next file it opens, and print into that. Something that can be neither read nor written takes it.
+void OccupyStandardStreams() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(fd, F_GETFD) < 0) open("/", O_RDONLY | O_DIRECTORY);
+  }
+}
+
 // Removes what is half written, then ends as the signal would have, so that shells and scripts see
 // what happened.
 void OnSignal(int signal_number) {
@@ -30,8 +41,22 @@ void OnSignal(int signal_number) {
   raise(signal_number);  // its default, thanks to SA_RESETHAND
 }
 
+// A page of a mapped file that cannot be read: somebody made the file shorter, or its disk failed.
+void OnBusError(int signal_number, siginfo_t* info, void* /*context*/) {
+  RemoveTemporaryFiles();
+  if (info->si_code != BUS_ADRERR) {
+    raise(signal_number);
+    return;
+  }
+  constexpr std::string_view kMessage =
+      "sluice: a file can no longer be read: it became shorter meanwhile, or its disk fails\n";
+  [[maybe_unused]] const ssize_t ignored = write(STDERR_FILENO, kMessage.data(), kMessage.size());
+  _exit(kFailed);
+}
+
 void HandleSignals() {
-  for (const int signal_number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXCPU, SIGXFSZ}) {
+  for (const int signal_number :
+       {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGALRM, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ}) {
     struct sigaction action = {};
     sigaction(signal_number, nullptr, &action);
     if (action.sa_handler == SIG_IGN) continue;  // by nohup, for one
@@ -40,6 +65,10 @@ void HandleSignals() {
     action.sa_flags = static_cast<int>(SA_RESETHAND | SA_NODEFER);
     sigaction(signal_number, &action, nullptr);
   }
+  struct sigaction action = {};
+  action.sa_sigaction = OnBusError;
+  action.sa_flags = static_cast<int>(SA_SIGINFO | SA_RESETHAND | SA_NODEFER);
+  sigaction(SIGBUS, &action, nullptr);
 }
 
 void WarnOfUnknownFeatures() {
@@ -47,9 +76,8 @@ void WarnOfUnknownFeatures() {
   if (disabled == nullptr) return;
   for (const std::string& name : UnknownFeatures(disabled)) {
     PrintWarning(
-        std::format("SLUICE_DISABLE names {}, which no CPU of this kind has; `sluice cpu` "
-                    "lists the features",
-                    name));
+        std::format("SLUICE_DISABLE names {}, which no feature is called; `sluice cpu` lists them",
+                    Quote(name)));
   }
 }
 
@@ -96,6 +124,7 @@ int Run(Invocation& invocation) {
 }
 
 int Main(int argc, char** argv) {
+  OccupyStandardStreams();
   HandleSignals();
   CLI::App app(
       "Feed-forward blocks of transformers in int8 and int4: quantize them, run them, and see "
@@ -121,7 +150,14 @@ int Main(int argc, char** argv) {
     std::fputs(app.help().c_str(), stderr);
     return kUsage;
   }
-  if (*argv[1] != '-') {
+  if (*argv[1] == '-') {
+    // CLI11 would miss the command first.
+    if (app.get_option_no_throw(argv[1]) == nullptr) {
+      PrintError(
+          std::format("unknown option {} before a command (see sluice --help)", Quote(argv[1])));
+      return kUsage;
+    }
+  } else {
     const std::string error = UnknownCommand(app, argv[1]);
     if (!error.empty()) {
       PrintError(error);

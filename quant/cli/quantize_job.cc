@@ -42,6 +42,7 @@ class QuantizeJob {
     SLUICE_TRY(NamingTheOutput(packed, Write(checkpoint, layers, packed.name(), pool)));
     SLUICE_TRY(NamingTheOutput(packed, Judge(checkpoint, packed.name(), pool)));
     if (report_) SLUICE_TRY(reports.Write(*report_, {options_.command, SLUICE_VERSION}));
+    SLUICE_TRY(CheckNothingIsReplaced());  // again: it may have come while we worked
     SLUICE_TRY(packed.Rename());
     SLUICE_TRY(reports.Commit());
     if (!options_.quiet) PrintSummary(checkpoint, layers);
@@ -55,6 +56,10 @@ class QuantizeJob {
     std::vector<std::string> inputs = FilesOfModel(options_.model, options_.config);
     if (options_.calibration) inputs.push_back(*options_.calibration);
     SLUICE_TRY(CheckOutputs(outputs, inputs));
+    return CheckNothingIsReplaced();
+  }
+
+  Status CheckNothingIsReplaced() const {
     std::error_code error;
     if (!options_.force && std::filesystem::is_regular_file(options_.output, error)) {
       return Fail(ErrorCode::kInvalidArgument, "{}: exists already; --force replaces it",

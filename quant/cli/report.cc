@@ -47,6 +47,7 @@ Status Report(const Options& options) {
   SLUICE_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open(options.model, options.config));
   SLUICE_ASSIGN(const Model model, Model::Open(options.file));
   SLUICE_ASSIGN(const Calibration calibration, OpenCalibration(options.calibration));
+  SLUICE_TRY(model.Verify());  // or damage would be reported as quantization error
   SLUICE_ASSIGN(ThreadPool pool, ThreadPool::Create(options.threads));
   SLUICE_ASSIGN(ReportFiles files, ReportFiles::Create(forms));
   std::optional<ModelReport> report;

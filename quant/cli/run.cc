@@ -104,7 +104,7 @@ Status Run(const Options& options) {
   if (*not_finite != 0) {
     PrintWarning(
         std::format("{} of {} in y are not finite: x or the hidden vector holds NaN or "
-                    "infinity there",
+                    "infinity there, or the result is too large for F32",
                     *not_finite, Plural(x->shape[0], "token")));
   }
   if (!options.quiet) {

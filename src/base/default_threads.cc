@@ -99,9 +99,12 @@ size_t PerformanceCores(const std::vector<int>& cpus, const std::string& root) {
 }  // namespace
 
 size_t ThreadsFor(const std::vector<int>& cpus, const std::string& root) {
-  size_t threads = PerformanceCores(cpus, root);
-  if (const auto quota = CgroupCpus(root)) threads = std::min(threads, *quota);
-  return std::max<size_t>(threads, 1);
+  return std::clamp<size_t>(PerformanceCores(cpus, root), 1, CpusFor(cpus, root));
+}
+
+size_t CpusFor(const std::vector<int>& cpus, const std::string& root) {
+  const size_t all = cpus.size();
+  return std::max<size_t>(std::min(all, CgroupCpus(root).value_or(all)), 1);
 }
 
 std::vector<int> AffinityCpus() {

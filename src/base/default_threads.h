@@ -14,6 +14,9 @@ namespace sluice {
 // ollama/ollama#17916. `root` is prefixed to /sys and /proc paths, for tests.
 size_t ThreadsFor(const std::vector<int>& cpus, const std::string& root);
 
+// Likewise with the slow cores: how many threads can run at the same time.
+size_t CpusFor(const std::vector<int>& cpus, const std::string& root);
+
 // The CPUs that the calling process may run on.
 std::vector<int> AffinityCpus();
 

@@ -15,6 +15,7 @@
 namespace sluice {
 
 Expected<MappedFile> MappedFile::Open(const std::string& path) {
+  if (path.empty()) return Fail(ErrorCode::kInvalidArgument, "a file's name is empty");
   // O_NONBLOCK: a pipe that nobody writes to is refused below, not waited for.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {

@@ -48,6 +48,7 @@ void Unregister(int slot) {
 }  // namespace
 
 Expected<TemporaryFile> TemporaryFile::Beside(const std::string& path) {
+  if (path.empty()) return Fail(ErrorCode::kInvalidArgument, "an output's name is empty");
   struct stat st = {};
   if (stat(path.c_str(), &st) == 0 && !S_ISREG(st.st_mode)) {
     return Fail(ErrorCode::kInvalidArgument, "{}: is {}", path,

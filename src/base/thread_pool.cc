@@ -3,7 +3,9 @@
 #include <pthreadpool.h>
 
 #include <algorithm>
+#include <cstdint>
 
+#include "src/base/default_threads.h"
 #include "src/base/fp_environment.h"
 #include "src/base/status.h"
 
@@ -24,7 +26,7 @@ Expected<ThreadPool> ThreadPool::Create(size_t threads) {
   }
   pthreadpool* pool = pthreadpool_create(threads == 0 ? DefaultThreads() : threads);
   if (pool == nullptr) return Fail(ErrorCode::kIo, "cannot create a pool of {} threads", threads);
-  return ThreadPool(std::make_unique<Impl>(pool));
+  return ThreadPool(std::make_unique<Impl>(pool, threads > CpusFor(AffinityCpus(), "")));
 }
 
 size_t ThreadPool::threads() const { return pthreadpool_get_threads_count(impl_->get()); }
@@ -52,9 +54,12 @@ void ParallelForImpl(const ThreadPool* pool, size_t n, size_t grain, TaskFn task
     }
     return;
   }
+  // Threads that are done spin for a while, so that the next call finds them awake. Where they are
+  // more than the CPUs they would spin in each other's way, for milliseconds each.
+  const uint32_t flags = pool->impl()->crowded() ? PTHREADPOOL_FLAG_YIELD_WORKERS : 0;
   pthreadpool_parallelize_1d_tile_1d(pool->impl()->get(),
                                      reinterpret_cast<pthreadpool_task_1d_tile_1d_t>(RunRange),
-                                     &range, n, grain, /*flags=*/0);
+                                     &range, n, grain, flags);
 }
 
 }  // namespace internal

@@ -13,16 +13,19 @@ namespace sluice {
 
 class ThreadPool::Impl {
  public:
-  explicit Impl(pthreadpool* pool) : pool_(pool) {}
+  Impl(pthreadpool* pool, bool crowded) : pool_(pool), crowded_(crowded) {}
   ~Impl();
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
   // For operators of XNNPACK, which share the pool.
   pthreadpool* get() const { return pool_; }
+  // Whether there are more threads than CPUs for them.
+  bool crowded() const { return crowded_; }
 
  private:
   pthreadpool* pool_;
+  bool crowded_;
 };
 
 inline pthreadpool* PoolHandle(const ThreadPool* pool) {

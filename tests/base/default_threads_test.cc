@@ -124,9 +124,11 @@ TEST_F(DefaultThreadsTest, OnlyPerformanceCoresCount) {
   EXPECT_EQ(Threads(), 4u);
   capacity(4, "767\n");
   EXPECT_EQ(Threads(), 3u);
+  EXPECT_EQ(CpusFor(kEightCpus, dir_.path()), 8u) << "all of which can run";
   Put("proc/self/cgroup", "0::/\n");
   Put("sys/fs/cgroup/cpu.max", "200000 100000\n");
   EXPECT_EQ(Threads(), 2u) << "and no more than the quota";
+  EXPECT_EQ(CpusFor(kEightCpus, dir_.path()), 2u);
 }
 
 TEST_F(DefaultThreadsTest, CapacitiesThatAreNotAllKnownAreIgnored) {

@@ -89,6 +89,12 @@ TEST_F(MappedFileTest, RefusesWhatIsNoFileToMap) {
 }
 
 // A pipe that nobody writes to must not make the program wait.
+TEST_F(MappedFileTest, RefusesAnEmptyName) {
+  const auto file = MappedFile::Open("");
+  ASSERT_FALSE(file);
+  EXPECT_THAT(file.error().message, HasSubstr("name is empty"));
+}
+
 TEST_F(MappedFileTest, RefusesAPipeAtOnce) {
   const std::string path = dir_.File("pipe");
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);

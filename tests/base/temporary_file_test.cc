@@ -59,6 +59,9 @@ TEST_F(TemporaryFileTest, WhatIsNoRegularFileIsNeverReplaced) {
     ASSERT_FALSE(file) << path;
     EXPECT_THAT(file.error().message, HasSubstr(path + ": is "));
   }
+  const auto nameless = TemporaryFile::Beside("");
+  ASSERT_FALSE(nameless);
+  EXPECT_THAT(nameless.error().message, HasSubstr("name is empty"));
   const auto lost = TemporaryFile::Beside(dir_.File("no/such/out"));
   ASSERT_FALSE(lost);
   EXPECT_THAT(lost.error().message, HasSubstr("No such file or directory"));

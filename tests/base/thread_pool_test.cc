@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <barrier>
+#include <ctime>
 #include <limits>
 #include <mutex>
 #include <set>
@@ -113,6 +114,22 @@ TEST(ParallelFor, WhatThreadsWroteIsThereWhenItReturns) {
       ASSERT_EQ(values[i], i * round * (round + 1) / 2);
     }
   }
+}
+
+// H21. Each idle thread would spin for milliseconds after each call.
+TEST(ParallelFor, H21MoreThreadsThanCpusDoNotSpin) {
+  const size_t threads = DefaultThreads() + 60;
+  const ThreadPool pool = ThreadPool::Create(threads).value();
+  const auto cpu_seconds = [] {
+    return static_cast<double>(std::clock()) / static_cast<double>(CLOCKS_PER_SEC);
+  };
+  double least = std::numeric_limits<double>::infinity();
+  for (int call = 0; call < 8; ++call) {
+    const double start = cpu_seconds();
+    ParallelFor(&pool, 1000, 1, [](size_t, size_t) {});
+    least = std::min(least, cpu_seconds() - start);
+  }
+  EXPECT_LT(least, 0.5e-3 * static_cast<double>(threads));
 }
 
 TEST(ThreadPool, ZeroMeansTheDefault) {

@@ -76,6 +76,7 @@ TEST(ErrorSums, DivideByNoZero) {
   const ErrorSums actual = SumsOf({0, 2}, {0, 0});
   EXPECT_EQ(actual.relative_l2(), 1);
   EXPECT_EQ(actual.sqnr_db(), 0);
+  EXPECT_FALSE(std::signbit(actual.sqnr_db()));  // or reports would say "-0"
   EXPECT_EQ(actual.cosine(), 0);
   EXPECT_EQ(ErrorSums().relative_l2(), 0);
 }
@@ -113,6 +114,11 @@ TEST(PlantedErrors, NotANumber) {
     }
   }
   EXPECT_FALSE(std::isfinite(SumsOf({1, 2}, {1, kInf}).relative_l2()));
+  // Nor does a reference of zeros hide it.
+  for (const double bad : {std::nan(""), kInf}) {
+    EXPECT_TRUE(std::isnan(SumsOf({0, 0}, {0, bad}).cosine())) << bad;
+    EXPECT_TRUE(std::isnan(SumsOf({0, bad}, {0, 0}).cosine())) << bad;
+  }
 }
 
 TEST(PlantedErrors, AThousandTimesTooLarge) {

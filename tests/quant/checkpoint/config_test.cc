@@ -189,6 +189,8 @@ TEST(Config, SizesMustBePositiveIntegers) {
 
 TEST(Config, IsJson) {
   EXPECT_THAT(ErrorOf(R"({"model_type":"llama",})"), HasSubstr("not JSON: error at byte 23 of 23"));
+  EXPECT_THAT(ErrorOf(R"({"model_type":)"),
+              HasSubstr("not JSON: it ends unfinished after 14 bytes"));
   EXPECT_THAT(ErrorOf("[]"), HasSubstr("array"));
   EXPECT_THAT(ErrorOf("nonsense"), HasSubstr("not JSON"));
   EXPECT_THAT(ErrorOf(R"({"model_type":"llama","x":1e999})"), HasSubstr("number"));

@@ -215,6 +215,10 @@ TEST(Refusals, GgufFamilies) {
       GgufError(
           GgufWriter().String("general.architecture", "llama").String("llama.block_count", "3")),
       HasSubstr("llama.block_count"));
+  EXPECT_THAT(GgufError(GgufWriter()
+                            .String("general.architecture", "llama")
+                            .U32("llama.block_count", 0xFFFFFFFF)),
+              AllOf(HasSubstr("llama.block_count is 4294967295"), HasSubstr("larger than any")));
 }
 
 // H18: a shard cut by one byte, by half, to its header.

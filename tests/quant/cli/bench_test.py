@@ -113,6 +113,8 @@ class Bench(support.CommandTest):
         self.assertIn("/no/such/file", run("bench", "/no/such/file", status=1).error)
         error = run("bench", *SMALL, "--json", "/no/such/folder/b.json", status=1).error
         self.assertIn("/no/such/folder/b.json", error)
+        error = run("bench", *SMALL, "--json", "-", status=1, cwd=self.dir).error
+        self.assertIn("standard output", error)
 
 
 if __name__ == "__main__":

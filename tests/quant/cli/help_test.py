@@ -75,6 +75,7 @@ class Usage(unittest.TestCase):
         error = self.usage_error("frobnicate")
         for name in ['"frobnicate"', *COMMANDS]:
             self.assertIn(name, error)
+        self.assertIn('"--frobnicate"', self.usage_error("--frobnicate", "cpu"))
         error = self.usage_error("cpu", "--frobnicate")
         self.assertIn("--frobnicate", error)
         self.assertIn("sluice cpu --help", error)

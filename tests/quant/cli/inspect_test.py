@@ -117,6 +117,15 @@ class Inspect(support.CommandTest):
         error = run("inspect", path, status=1).error
         self.assertNotIn("config.json", error)
 
+    def test_a_damaged_packed_file_is_not_called_something_else(self):
+        whole = self.quantize().read_bytes()
+        for name in ("short", "short.safetensors"):
+            path = self.dir / name
+            path.write_bytes(whole[:-64])
+            self.assertIn("data_offsets end at", run("inspect", path, status=1).error)
+        path.write_bytes(b"\x08" + b"\0" * 7 + b"no json ")
+        self.assertIn("config.json", run("inspect", path, status=1).error)
+
     def test_a_name_cannot_command_the_terminal(self):
         model = self.dir / "bad\x1b[31m\nname"
         support.write_llama(model, 32, 32, 1, np.random.default_rng(1))
@@ -158,7 +167,7 @@ class Cpu(unittest.TestCase):
 
     def test_a_feature_that_does_not_exist_is_warned_of(self):
         result = run("cpu", environment={"SLUICE_DISABLE": "avx1024"})
-        self.assertIn("avx1024", " ".join(result.warnings))
+        self.assertIn('"avx1024"', " ".join(result.warnings))
 
 
 class Schemas(unittest.TestCase):

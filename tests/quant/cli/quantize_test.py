@@ -289,7 +289,17 @@ class Outputs(support.CommandTest):
         report = self.dir / "r.json"
         run("quantize", TINY, "-o", report, "--report", report, status=1)
         run("quantize", TINY, "-o", self.dir / "x", "--report", report, "--report", report, status=1)
+        # One file in two spellings, of which only one begins with something that is there.
+        run("quantize", TINY, "-o", "r.json", "--report", "./r.json", status=1, cwd=self.dir)
         self.assertEqual(self.files(), [])
+
+    def test_names_that_are_none(self):
+        self.assertIn("empty", run("quantize", TINY, "-o", "", status=1, cwd=self.dir).error)
+        error = run("quantize", TINY, "-o", "-", status=1, cwd=self.dir).error
+        self.assertIn("standard output", error)
+        self.assertEqual(self.files(), [])
+        run("quantize", TINY, "-o", "./-", cwd=self.dir)
+        self.assertEqual(self.files(), ["-"])
 
     def test_places_that_cannot_be_written(self):
         for place, reason in (
@@ -350,22 +360,57 @@ class Interrupts(support.CommandTest):
         support.write_llama(model, 768, 1536, 6, np.random.default_rng(1))
         out = self.dir / "out"
         out.mkdir()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in (
+            *[signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT],
+            *[signal.SIGALRM, signal.SIGUSR1, signal.SIGUSR2],
+        ):
             with self.subTest(signal=number):
-                self.interrupt(model, out, number)
+                status, _ = self.interrupt(model, out, lambda p, n=number: p.send_signal(n))
+                self.assertEqual(status, -number)
                 self.assertEqual(list(out.iterdir()), [])
 
-    def interrupt(self, model, out, number):
-        """Sends the signal when the file is begun and not yet complete."""
+    def test_a_model_that_becomes_shorter(self):
+        """Its pages are gone from the mapping, which is a signal too, but a failure to explain."""
+        model = self.dir / "model"
+        support.write_llama(model, 768, 1536, 6, np.random.default_rng(1))
+        out = self.dir / "out"
+        out.mkdir()
+        weights = model / "model.safetensors"
+        status, error = self.interrupt(model, out, lambda _: os.truncate(weights, 4096))
+        self.assertEqual(status, 1)
+        self.assertRegex(error, "(?m)^sluice: a file can no longer be read: .*shorter")
+        self.assertEqual(list(out.iterdir()), [])
+
+    def test_a_file_that_came_meanwhile_is_kept(self):
+        model = self.dir / "model"
+        support.write_llama(model, 768, 1536, 6, np.random.default_rng(1))
+        out = self.dir / "out"
+        out.mkdir()
+        path = out / "packed.safetensors"
+        status, error = self.interrupt(model, out, lambda _: path.write_text("precious"))
+        self.assertEqual(status, 1)
+        self.assertIn("--force", error)
+        self.assertEqual(path.read_text(), "precious")
+        self.assertEqual(list(out.iterdir()), [path])
+
+    def interrupt(self, model, out, disturb):
+        """Disturbs the process when the file is begun and not yet complete. Its status and stderr."""
         command = [*support.SLUICE, "quantize", str(model), "-o", str(out / "packed.safetensors")]
         report = ["--report", str(out / "report.html")]
-        with subprocess.Popen([*command, *report], stderr=subprocess.DEVNULL) as process:
+
+        def without_core():
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+        with subprocess.Popen(
+            [*command, *report], stderr=subprocess.PIPE, text=True, preexec_fn=without_core
+        ) as process:
             while process.poll() is None:
                 if any(path.stat().st_size > 0 for path in out.glob("packed.safetensors.*")):
                     break
                 time.sleep(0.001)
-            process.send_signal(number)
-            self.assertEqual(process.wait(timeout=60), -number)
+            disturb(process)
+            _, error = process.communicate(timeout=60)
+            return process.returncode, error
 
 
 if __name__ == "__main__":

@@ -198,6 +198,15 @@ class Report(support.CommandTest):
         support.write_llama(few, 128, 352, 2, np.random.default_rng(1))
         self.assertIn("layer 2", run("report", few, self.quantize(), status=1).error)
 
+    def test_damage_is_not_called_quantization_error(self):
+        packed = self.quantize()
+        damaged = bytearray(packed.read_bytes())
+        damaged[-100] ^= 1
+        packed.write_bytes(damaged)
+        error = run("report", TINY, packed, "--json", self.dir / "r.json", status=1).error
+        self.assertIn("checksum", error)
+        self.assertEqual(self.files(), ["packed.safetensors"])
+
     def test_outputs_appear_together_or_not_at_all(self):
         packed = self.quantize()
         out = self.dir / "r.json"

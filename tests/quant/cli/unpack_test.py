@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 """`sluice unpack` against an independent reading of the packed file."""
 
+import os
+import subprocess
+
 import numpy as np
 import support
 from support import TINY, assert_same_tensors, decode_packed, run
@@ -78,6 +81,28 @@ class Unpack(support.CommandTest):
         before = path.read_bytes()
         self.assertIn(str(path), run("unpack", path, "-o", path, status=1).error)
         self.assertEqual(path.read_bytes(), before)
+
+    def test_a_damaged_file_is_refused(self):
+        path = self.quantize()
+        damaged = bytearray(path.read_bytes())
+        damaged[-100] ^= 1
+        path.write_bytes(damaged)
+        out = self.dir / "plain.safetensors"
+        self.assertIn("checksum", run("unpack", path, "-o", out, status=1).error)
+        self.assertFalse(out.exists())
+
+    def test_closed_streams_are_not_taken_for_the_output(self):
+        """A file opened in place of stderr would receive the progress, in the midst of weights."""
+        path = self.quantize()
+        run("unpack", path, "-o", self.dir / "expected")
+        expected = (self.dir / "expected").read_bytes()
+        out = self.dir / "plain.safetensors"
+        for closed, status in (([2], 0), ([0, 2], 0), ([1], 1), ([0, 1, 2], 1)):
+            command = [*support.SLUICE, "unpack", path, "-o", out]
+            result = subprocess.run(command, preexec_fn=lambda fds=closed: [*map(os.close, fds)])
+            self.assertEqual(result.returncode, status, closed)
+            self.assertEqual(out.read_bytes(), expected, closed)
+            out.unlink()
 
     def test_failures_leave_nothing(self):
         out = self.dir / "plain.safetensors"
