@@ -1,0 +1,147 @@
+// What this machine reaches at best: reading memory, arithmetic in registers, starting and joining
+// threads. `--help` lists the options; names read
+//
+//   dram/PAGES/streams:S/threads:N        bytes per second
+//   arithmetic/INSTRUCTION/MIX/threads:N  operations per second; what MIX is: bench/instructions.h
+//   fork_join/KIND/threads:N              the time of one start and end of parallel work
+#include <benchmark/benchmark.h>
+
+#include <cstdio>
+#include <format>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "bench/dram.h"
+#include "bench/instructions.h"
+#include "bench/limits.h"
+#include "bench/options.h"
+#include "bench/team.h"
+#include "src/base/thread_pool.h"
+
+namespace sluice::bench {
+namespace {
+
+constexpr size_t kReadBytes = size_t{32} << 20;  // of each thread in an iteration
+constexpr double kLoopSeconds = 2e-3;
+
+// One buffer for each page kind, made when it is first read.
+class Readers {
+ public:
+  explicit Readers(size_t bytes) : bytes_(bytes) {}
+  Expected<DramReader*> Get(PageKind kind) {
+    auto found = readers_.find(kind);
+    if (found == readers_.end()) {
+      auto reader = DramReader::Create(bytes_, kind);
+      if (!reader) return std::unexpected(reader.error());
+      found = readers_.emplace(kind, *std::move(reader)).first;
+    }
+    return &found->second;
+  }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  size_t bytes_;
+  std::map<PageKind, DramReader> readers_;
+};
+
+void Dram(benchmark::State& state, Readers& readers, PageKind kind, size_t streams,
+          size_t threads) {
+  const auto reader = readers.Get(kind);
+  if (!reader) return state.SkipWithError(reader.error().message);
+  const size_t bytes = std::min(kReadBytes, readers.bytes() / 4);
+  for (auto _ : state) {
+    const double speed = (*reader)->Read(threads, streams, bytes);
+    state.SetIterationTime(static_cast<double>(threads * bytes) / speed);
+  }
+  state.counters["GB/s"] = benchmark::Counter(static_cast<double>(threads * bytes) / 1e9,
+                                              benchmark::Counter::kIsIterationInvariantRate);
+}
+
+void Arithmetic(benchmark::State& state, double (*loop)(size_t), size_t threads) {
+  const size_t rounds = RoundsFor(loop, kLoopSeconds);
+  const double operations = static_cast<double>(threads) * loop(rounds);
+  for (auto _ : state) {
+    state.SetIterationTime(operations / OperationsPerSecond(loop, threads, rounds));
+  }
+  state.counters["GOP/s"] =
+      benchmark::Counter(operations / 1e9, benchmark::Counter::kIsIterationInvariantRate);
+}
+
+void PoolForkJoin(benchmark::State& state, size_t threads) {
+  const auto pool = ThreadPool::Create(threads);
+  if (!pool) return state.SkipWithError(pool.error().message);
+  for (auto _ : state) {
+    ParallelFor(&*pool, threads, 1, [](size_t begin, size_t) { benchmark::DoNotOptimize(begin); });
+  }
+}
+
+// A fork and a join are two barriers.
+void SpinForkJoin(benchmark::State& state, size_t threads) {
+  constexpr size_t kTimes = 200;
+  for (auto _ : state) {
+    SpinBarrier barrier(threads);
+    const double seconds = RunTogether(threads, [&](size_t) {
+      for (size_t i = 0; i < 2 * kTimes; ++i) barrier.Wait();
+    });
+    state.SetIterationTime(seconds / kTimes);
+  }
+}
+
+void RegisterDram(Readers& readers, size_t threads) {
+  for (const PageKind kind : {PageKind::kSmall, PageKind::kHuge}) {
+    for (const size_t streams : {1, 2, 4, 8}) {
+      benchmark::RegisterBenchmark(
+          std::format("dram/{}/streams:{}/threads:{}", Name(kind), streams, threads),
+          [=, &readers](benchmark::State& state) { Dram(state, readers, kind, streams, threads); })
+          ->UseManualTime();
+    }
+  }
+}
+
+void RegisterLoop(const std::string& name, double (*loop)(size_t), size_t threads) {
+  if (loop == nullptr) return;
+  benchmark::RegisterBenchmark(std::format("arithmetic/{}/threads:{}", name, threads),
+                               [=](benchmark::State& state) { Arithmetic(state, loop, threads); })
+      ->UseManualTime();
+}
+
+void RegisterForkJoin(size_t threads) {
+  if (threads == 1) return;
+  benchmark::RegisterBenchmark(std::format("fork_join/pool/threads:{}", threads),
+                               [=](benchmark::State& state) { PoolForkJoin(state, threads); })
+      ->UseRealTime();
+  benchmark::RegisterBenchmark(std::format("fork_join/spin/threads:{}", threads),
+                               [=](benchmark::State& state) { SpinForkJoin(state, threads); })
+      ->UseManualTime();
+}
+
+int Main(int argc, char** argv) {
+  CommandLine line = ParseCommandLine(Program::kRoofline, argc, argv);
+  if (line.status) return *line.status;
+  Readers readers(line.options.ring_bytes());
+  for (const size_t threads : line.options.threads) {
+    RegisterDram(readers, threads);
+    for (const DotInstruction& dot : DotInstructions()) {
+      for (const Mix mix : kMixes) {
+        RegisterLoop(std::format("{}/{}", dot.name, Name(mix)), dot.loops[static_cast<size_t>(mix)],
+                     threads);
+      }
+    }
+    for (const FmaInstruction& fma : FmaInstructions()) {
+      RegisterLoop(std::format("{}/fma", fma.name), fma.loop, threads);
+    }
+    RegisterForkJoin(threads);
+  }
+  int rest = static_cast<int>(line.rest.size());
+  benchmark::Initialize(&rest, line.rest.data());
+  benchmark::AddCustomContext("ring_bytes", std::to_string(line.options.ring_bytes()));
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  return 0;
+}
+
+}  // namespace
+}  // namespace sluice::bench
+
+int main(int argc, char** argv) { return sluice::bench::Main(argc, argv); }
