@@ -13,8 +13,9 @@ namespace {
 
 // Long enough that starting threads does not count, short enough to be repeated before every
 // measurement.
-constexpr size_t kSampleBytes = size_t{64} << 20;
-constexpr double kSampleSeconds = 3e-3;
+constexpr size_t kSampleBytes = size_t{24} << 20;
+constexpr double kSampleSeconds = 1e-3;
+constexpr int kSamples = 3;
 constexpr std::array<size_t, 4> kStreams = {1, 2, 4, 8};
 
 }  // namespace
@@ -34,13 +35,22 @@ Expected<double> Limits::Dram(size_t threads) {
       best = std::max(best, speed);
     }
   }
-  return reader_->Read(threads, streams, bytes);
+  double best = 0;
+  for (int i = 0; i < kSamples; ++i) best = std::max(best, reader_->Read(threads, streams, bytes));
+  return best;
 }
 
 double Limits::Arithmetic(const DotInstruction* instruction, Mix mix, size_t threads) {
   if (instruction == nullptr) return 0;
   const auto loop = instruction->loops[static_cast<size_t>(mix)];
-  return loop == nullptr ? 0 : OperationsPerSecond(loop, threads, RoundsFor(loop, kSampleSeconds));
+  if (loop == nullptr) return 0;
+  size_t& rounds = rounds_[loop];
+  if (rounds == 0) rounds = RoundsFor(loop, kSampleSeconds);
+  double best = 0;
+  for (int i = 0; i < kSamples; ++i) {
+    best = std::max(best, OperationsPerSecond(loop, threads, rounds));
+  }
+  return best;
 }
 
 double OperationsPerSecond(double (*loop)(size_t rounds), size_t threads, size_t rounds) {
