@@ -2,7 +2,10 @@
 // int8 in blocks). One session for each copy and number of threads: the number is a session's
 // property. Two or more threads are those of the process, shared by all sessions; otherwise every
 // one of hundreds of sessions would have its own.
+#include <fcntl.h>
 #include <onnxruntime_cxx_api.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <format>
@@ -15,9 +18,30 @@
 namespace sluice::bench {
 namespace {
 
+// Debian's package registers every operator of ONNX twice and says so on stderr, a thousand lines;
+// this keeps them away. Errors come as exceptions.
+class Silence {
+ public:
+  Silence() : kept_(dup(STDERR_FILENO)) {
+    const int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    dup2(null, STDERR_FILENO);
+    close(null);
+  }
+  ~Silence() {
+    dup2(kept_, STDERR_FILENO);
+    close(kept_);
+  }
+  Silence(const Silence&) = delete;
+  Silence& operator=(const Silence&) = delete;
+
+ private:
+  int kept_;
+};
+
 // The process has one environment, and that has one pool.
 Ort::Env& Environment(size_t threads) {
   static Ort::Env environment = [&] {
+    const Silence silence;
     Ort::ThreadingOptions options;
     options.SetGlobalIntraOpNumThreads(static_cast<int>(threads));
     options.SetGlobalInterOpNumThreads(1);

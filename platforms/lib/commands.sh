@@ -62,17 +62,25 @@ command_lint() {
   ((${#failed[@]} == 0)) || die "lint found something: ${failed[*]}"
 }
 
+# `bench kernels` and `bench roofline` run these programs; anything else is blocks, as one table.
 command_bench() {
-  build bench/all
-  local programs=() program
-  for program in "$(build_dir)"/bench/*_bench; do
-    [[ ! -x $program ]] || programs+=("$program")
-  done
-  ((${#programs[@]})) || die "no benchmark was built"
-  local emulator=()
-  read -ra emulator <<<"$(emulator_words)"
-  for program in "${programs[@]}"; do
-    say "${program##*/}"
-    run_forwarding "${emulator[@]}" "$program" "${arguments[@]}"
-  done
+  if rivals_wanted; then
+    SLUICE_CMAKE_ARGS+=" -DSLUICE_BENCH_ONEDNN=ON -DSLUICE_BENCH_ONNXRUNTIME=ON"
+  fi
+  local program=ffn emulator=() words
+  case ${arguments[0]:-} in
+    kernels | roofline)
+      program=${arguments[0]}
+      arguments=("${arguments[@]:1}")
+      ;;
+  esac
+  build "${program}_bench"
+  words=$(emulator_words)
+  read -ra emulator <<<"$words"
+  if [[ $program == ffn ]]; then
+    run_forwarding python3 "$top/bench/run.py" --programs "$(build_dir)/bench" --emulator "$words" \
+      "${arguments[@]}"
+  else
+    run_forwarding "${emulator[@]}" "$(build_dir)/bench/${program}_bench" "${arguments[@]}"
+  fi
 }

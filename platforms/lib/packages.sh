@@ -5,6 +5,18 @@ package_sets() {
   echo base
   if [[ -n $arch ]]; then echo "$arch"; fi
   if [[ $command == train ]]; then echo train; fi
+  if rivals_wanted; then echo rivals; fi
+}
+
+# Whether libraries are to be compared that are not there anyway. They are this machine's own only.
+rivals_wanted() {
+  [[ $command == bench && -z $arch ]] || return 1
+  local words=" ${arguments[*]} "
+  case ${words//=/ } in
+    *' --rivals none '* | *' --rivals xnnpack '*) return 1 ;;
+    *' --rivals '* | *' --full '*) return 0 ;;
+    *) return 1 ;;
+  esac
 }
 
 # packages_of SET: its packages, without comments.
