@@ -41,7 +41,6 @@ class Silence {
 // The process has one environment, and that has one pool.
 Ort::Env& Environment(size_t threads) {
   static Ort::Env environment = [&] {
-    const Silence silence;
     Ort::ThreadingOptions options;
     options.SetGlobalIntraOpNumThreads(static_cast<int>(threads));
     options.SetGlobalInterOpNumThreads(1);
@@ -64,6 +63,7 @@ class OnnxBlocks : public Blocks {
     for (const QuantizedMatrix& matrix : request.block->matrices.items) {
       blocks->bytes_ += matrix.rows * matrix.blocks() * 16 + matrix.scales.size() * sizeof(float);
     }
+    const Silence silence;
     const std::string model = OnnxModel(*request.block);
     Ort::Env& environment = Environment(shared.empty() ? 1 : shared.front());
     for (const size_t threads : request.threads) {
