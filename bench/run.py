@@ -92,7 +92,12 @@ def rows_of(data):
             continue
         row["ratio_to_rival"] = best["seconds"] / row["seconds"]
         row["rival"] = f"{best['library']} {best['format']}"
-    rows.sort(key=lambda r: ([int(n) for n in r["shape"].split("x")], r["cache"], *group(r)[2:]))
+    rows.sort(
+        key=lambda r: (
+            [int(n) for n in r["shape"].split("x")], *group(r)[1:],
+            r["library"] != "sluice", r["library"], r["format"],
+        )  # fmt: skip
+    )
     return rows
 
 
@@ -135,6 +140,14 @@ def table(rows):
         ]
         text.append("  ".join(parts).rstrip())
     return "\n".join(text)
+
+
+def warning(context):
+    """What makes the figures doubtful, or None: others that want the same CPUs."""
+    load, cpus = (context.get("load_avg") or [0])[0], context.get("num_cpus", 1)
+    if load <= cpus:
+        return None
+    return f"the load average was {load:.1f} on {cpus} CPUs: times on all threads mean nothing"
 
 
 def measure(command, path):
@@ -208,6 +221,9 @@ def main(argv):
                 failed = True
                 continue
             merged["context"] = merged["context"] or data.get("context")
+            busy = warning(data.get("context") or {})
+            if busy:
+                print(f"bench: warning: {busy}", file=sys.stderr)
             merged["benchmarks"] += data["benchmarks"]
     rows = rows_of(merged)
     if not rows:

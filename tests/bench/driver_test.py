@@ -75,6 +75,11 @@ class Driver(unittest.TestCase):
             [4, 4, 4, 8, 8, 32],
         )
 
+    def test_a_busy_machine_is_warned_of(self):
+        self.assertIsNone(run.warning({"load_avg": [1.5], "num_cpus": 2}))
+        self.assertIsNone(run.warning({}))
+        self.assertIn("7.0 on 2 CPUs", run.warning({"load_avg": [7.0, 1, 1], "num_cpus": 2}))
+
     def test_quick_and_full(self):
         quick, _ = run.parse(["--programs", "x"])
         full, rest = run.parse(["--programs", "x", "--full", "--tokens", "7", "--threads=1"])
