@@ -22,7 +22,6 @@ class Ffn::Impl {
 class Workspace::Impl {
  public:
   size_t max_tokens = 0;
-  const Ffn::Impl* owner = nullptr;
   AlignedBuffer scratch;
 };
 
@@ -52,7 +51,6 @@ Expected<Ffn> CreateFfn(const BlockView& block, const FfnOptions& options) {
 Expected<Workspace> Ffn::Plan(size_t max_tokens) const {
   auto impl = std::make_unique<Workspace::Impl>();
   impl->max_tokens = max_tokens;
-  impl->owner = impl_.get();
   const size_t pass_tokens = std::min(max_tokens, impl_->runner->MaxPassTokens());
   SLUICE_ASSIGN(impl->scratch, AlignedBuffer::Create(impl_->runner->ScratchBytes(pass_tokens)));
   return Workspace(std::move(impl));
@@ -85,12 +83,19 @@ Status Ffn::Forward(MatrixView<const float> x, MatrixView<float> y, Workspace& w
   if (x.rows != y.rows) {
     return Fail(ErrorCode::kInvalidArgument, "x has {} tokens, y {}", x.rows, y.rows);
   }
-  if (workspace.impl_ == nullptr || workspace.impl_->owner != impl_.get()) {
-    return Fail(ErrorCode::kInvalidArgument, "the workspace was planned for another block");
+  if (workspace.impl_ == nullptr) {
+    return Fail(ErrorCode::kInvalidArgument, "the workspace was moved from");
   }
   if (x.rows > workspace.max_tokens()) {
     return Fail(ErrorCode::kInvalidArgument, "x has {} tokens, the workspace was planned for {}",
                 x.rows, workspace.max_tokens());
+  }
+  const size_t needed =
+      impl_->runner->ScratchBytes(std::min(x.rows, impl_->runner->MaxPassTokens()));
+  if (needed > workspace.bytes()) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "the workspace was planned for a smaller block: it has {} bytes, {} tokens need {}",
+                workspace.bytes(), x.rows, needed);
   }
   const FpEnvironment environment;
   const size_t pass_tokens = impl_->runner->MaxPassTokens();

@@ -176,6 +176,27 @@ TEST(Forward, WorkspaceSurvivesReuse) {
   }
 }
 
+// The layers of a model share one workspace; what one leaves must not show in another.
+TEST(Forward, OneWorkspaceServesManyBlocks) {
+  Random random;
+  test::BlockOptions options;
+  options.formats = test::AllOf({WeightType::kInt4, 128});
+  const RandomBlock large = test::MakeRandomBlock(random, 257, 400, options);
+  Workspace workspace = *(*CreateFfn(large.view, {})).Plan(20);
+  for (const auto& [d, m] :
+       std::vector<std::pair<size_t, size_t>>{{257, 400}, {33, 65}, {257, 399}}) {
+    for (const ActivationFormat activations : {ActivationFormat::kRow, ActivationFormat::kBlock}) {
+      options.activations = activations;
+      const RandomBlock block = test::MakeRandomBlock(random, d, m, options);
+      const Ffn ffn = *CreateFfn(block.view, {});
+      const std::vector<float> x = test::RandomVector(random, 20 * d);
+      std::vector<float> y(x.size());
+      ASSERT_TRUE(ffn.Forward({x.data(), 20, d}, {y.data(), 20, d}, workspace));
+      EXPECT_LT(FirstDifference(y, RunBlock(block.view, x, {})), 0) << d << " x " << m;
+    }
+  }
+}
+
 class ForwardErrors : public testing::Test {
  protected:
   void Expect(const Status& status, const std::string& part) {
@@ -204,12 +225,12 @@ TEST_F(ForwardErrors, WrongShapes) {
   Expect(ffn_.Forward({nullptr, 1, 48}, {y, 1, 48}, workspace_), "x is null");
 }
 
-TEST_F(ForwardErrors, ForeignWorkspace) {
-  const Ffn other = *CreateFfn(block_.view, {});
-  Workspace foreign = *other.Plan(4);
-  Expect(ffn_.Forward({x_.data(), 1, 48}, {y_.data(), 1, 48}, foreign), "another block");
-  const Workspace moved = std::move(foreign);
-  Expect(ffn_.Forward({x_.data(), 1, 48}, {y_.data(), 1, 48}, foreign), "another block");
+TEST_F(ForwardErrors, WorkspaceOfASmallerBlock) {
+  const RandomBlock small = test::MakeRandomBlock(random_, 16, 32, {});
+  Workspace workspace = *(*CreateFfn(small.view, {})).Plan(4);
+  Expect(ffn_.Forward({x_.data(), 4, 48}, {y_.data(), 4, 48}, workspace), "for a smaller block");
+  const Workspace moved = std::move(workspace);
+  Expect(ffn_.Forward({x_.data(), 1, 48}, {y_.data(), 1, 48}, workspace), "moved from");
 }
 
 TEST(CreateFfnErrors, NamesWhatIsWrong) {
