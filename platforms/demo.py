@@ -68,7 +68,7 @@ def print_table(rows):
 
 
 def main():
-    if len(sys.argv) not in (2, 3):
+    if len(sys.argv) not in (2, 3) or any(a.startswith("-") for a in sys.argv[1:]):
         print(__doc__, file=sys.stderr)
         return 2
     sluice = pathlib.Path(sys.argv[1]).resolve()

@@ -65,6 +65,15 @@ parse_options() {
     demo | build | test | test-real | sluice | bench | format | lint | train | shell | remove-root) ;;
     *) usage_error "unknown command $command" ;;
   esac
+  # These pass nothing on to a program that would explain itself.
+  case $command in
+    demo | build | test-real | format | lint | remove-root)
+      if [[ ${arguments[0]:-} == --help || ${arguments[0]:-} == -h ]]; then
+        usage
+        exit 0
+      fi
+      ;;
+  esac
   case $arch in
     '' | arm64 | armhf) ;;
     *) usage_error "unknown architecture $arch; known are arm64 and armhf" ;;

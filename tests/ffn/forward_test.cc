@@ -181,6 +181,7 @@ TEST(Forward, OneWorkspaceServesManyBlocks) {
   Random random;
   test::BlockOptions options;
   options.formats = test::AllOf({WeightType::kInt4, 128});
+  options.activations = ActivationFormat::kRow;  // which takes more scratch
   const RandomBlock large = test::MakeRandomBlock(random, 257, 400, options);
   Workspace workspace = *(*CreateFfn(large.view, {})).Plan(20);
   for (const auto& [d, m] :

@@ -168,6 +168,12 @@ class Arguments(Run):
             for command in COMMANDS:
                 self.assertRegex(result.stdout, rf"(?m)^  {command} ")
 
+    def test_help_of_a_command_does_not_run_it(self):
+        for command in ("demo", "build", "test-real", "format", "lint", "remove-root"):
+            result = self.call(command, "--help")
+            self.assertEqual(result.returncode, 0)
+            self.assertRegex(result.stdout, rf"(?m)^  {command} ")
+
     def test_what_is_wrong_is_named_before_anything_is_done(self):
         for arguments, named in [
             ([], "no command"),

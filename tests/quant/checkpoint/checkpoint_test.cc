@@ -172,7 +172,7 @@ TEST(Checkpoint, CountsLayersAgainstTheConfiguration) {
   const Expected<Checkpoint> fewer = Checkpoint::Open(dir.path(), std::nullopt);
   ASSERT_TRUE(fewer) << fewer.error().message;
   EXPECT_THAT(fewer->warnings(), testing::ElementsAre(AllOf(HasSubstr("num_hidden_layers is 3"),
-                                                            HasSubstr("2 layers"))));
+                                                            HasSubstr("only 2 of them"))));
   WriteTiny(dir, test::TinyLlama(), R"({"model_type":"llama","num_hidden_layers":1})");
   EXPECT_THAT(OpenError(dir.path()),
               AllOf(HasSubstr("model.layers.1.mlp.up_proj"), HasSubstr("num_hidden_layers is 1")));
