@@ -63,6 +63,17 @@ std::vector<double> Times(const QuantizedMatrix& matrix, std::span<const double>
   return y;
 }
 
+// The expected relative L2 error of `values` rounded to int8 with one scale.
+double RoundingError(std::span<const double> values) {
+  double largest = 0;
+  double sum = 0;
+  for (const double v : values) {
+    largest = std::max(largest, std::abs(v));
+    sum += v * v;
+  }
+  return largest / 127 / std::sqrt(12 * sum / static_cast<double>(values.size()));
+}
+
 }  // namespace
 
 PlainBlock RandomBlock(const Shape& shape, const BlockFormat& format) {
@@ -88,8 +99,8 @@ std::vector<float> RandomTokens(size_t tokens, size_t d_model) {
   return x;
 }
 
-std::vector<double> Exact(const PlainBlock& block, std::span<const float> x) {
-  std::vector<double> y;
+ExactResult Exact(const PlainBlock& block, std::span<const float> x) {
+  ExactResult result;
   for (size_t first = 0; first < x.size(); first += block.d_model) {
     const std::span<const float> row = x.subspan(first, block.d_model);
     const std::vector<double> token(row.begin(), row.end());
@@ -97,9 +108,13 @@ std::vector<double> Exact(const PlainBlock& block, std::span<const float> x) {
     std::vector<double> hidden = Times(block.matrices[Matrix::kUp], token);
     for (size_t i = 0; i < hidden.size(); ++i) hidden[i] *= gate[i] / (1.0 + std::exp(-gate[i]));
     const std::vector<double> out = Times(block.matrices[Matrix::kDown], hidden);
-    y.insert(y.end(), out.begin(), out.end());
+    result.y.insert(result.y.end(), out.begin(), out.end());
+    const double input_error = RoundingError(token);
+    const double hidden_error = RoundingError(hidden);
+    result.row_error = std::max(
+        result.row_error, std::sqrt(2 * input_error * input_error + hidden_error * hidden_error));
   }
-  return y;
+  return result;
 }
 
 double LargestError(MatrixView<const float> y, std::span<const double> exact) {

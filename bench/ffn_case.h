@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -45,14 +44,14 @@ class Session {
   struct Weights {
     PlainBlock block;
     std::vector<float> x;
-    std::vector<double> exact;
+    ExactResult exact;
   };
   // A library's copies of them.
   struct Prepared {
     std::unique_ptr<Blocks> blocks;
     size_t copies = 0;
     size_t next = 0;
-    std::set<std::pair<size_t, size_t>> checked;  // tokens, threads
+    std::map<std::pair<size_t, size_t>, Status> checked;  // by tokens, threads
   };
 
   Expected<Weights*> WeightsOf(const FfnCase& c);

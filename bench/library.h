@@ -43,8 +43,9 @@ class Blocks {
 struct Library {
   std::string_view name;
   bool (*takes)(const BlockFormat& format);
-  // The relative L2 error of a token that its activations excuse: what is beyond is wrong.
-  double largest_error;
+  // How many times the error that one scale a token makes (ExactResult::row_error) its activations
+  // excuse: what is beyond is wrong.
+  double excused_errors;
   // The weights are kept once for each number of threads, which memory has to allow for.
   bool ring_per_threads;
   Expected<std::unique_ptr<Blocks>> (*create)(const Request& request);
@@ -57,7 +58,7 @@ std::span<const Library> Rivals();
 // Runs `tokens` tokens on copy `copy` and compares with `exact`, of kDistinctTokens tokens. The
 // error says by how much the result is wrong.
 Status Check(const Library& library, Blocks& blocks, size_t copy, size_t threads,
-             MatrixView<const float> x, MatrixView<float> y, std::span<const double> exact);
+             MatrixView<const float> x, MatrixView<float> y, const ExactResult& exact);
 
 }  // namespace sluice::bench
 

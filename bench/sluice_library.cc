@@ -79,7 +79,7 @@ Expected<std::unique_ptr<Blocks>> CreateSluice(const Request& request, std::stri
 const Library& Sluice() {
   static const Library library = {
       "sluice", [](const BlockFormat&) { return true; },
-      /*largest_error=*/0.03, /*ring_per_threads=*/false,
+      /*excused_errors=*/1.5, /*ring_per_threads=*/false,
       [](const Request& request) { return CreateSluice(request, "highway"); }};
   return library;
 }

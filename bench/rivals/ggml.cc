@@ -189,7 +189,7 @@ bool Takes(const BlockFormat& format) {
 }  // namespace
 
 Library Ggml() {
-  return {"ggml", Takes, /*largest_error=*/0.03, /*ring_per_threads=*/false,
+  return {"ggml", Takes, /*excused_errors=*/1.5, /*ring_per_threads=*/false,
           [](const Request& request) -> Expected<std::unique_ptr<Blocks>> {
             if (request.block->d_model % kBlock != 0 || request.block->d_ff % kBlock != 0) {
               return Fail(ErrorCode::kUnsupported, "ggml: {}x{} is not made of blocks of 32",

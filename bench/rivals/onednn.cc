@@ -228,7 +228,7 @@ bool Takes(const BlockFormat& format) { return format == BlockFormat{{WeightType
 
 Library OneDnn() {
   // One scale for all tokens' hidden vectors: their largest value rules it.
-  return {"onednn", Takes, /*largest_error=*/0.1, /*ring_per_threads=*/false,
+  return {"onednn", Takes, /*excused_errors=*/3, /*ring_per_threads=*/false,
           [](const Request& request) -> Expected<std::unique_ptr<Blocks>> {
             try {
               return std::make_unique<OneDnnBlocks>(request);

@@ -116,7 +116,7 @@ bool Takes(const BlockFormat& format) { return format == BlockFormat{{WeightType
 }  // namespace
 
 Library OnnxRuntime() {
-  return {"onnxruntime", Takes, /*largest_error=*/0.03, /*ring_per_threads=*/true,
+  return {"onnxruntime", Takes, /*excused_errors=*/1.5, /*ring_per_threads=*/true,
           [](const Request& request) -> Expected<std::unique_ptr<Blocks>> {
             try {
               return OnnxBlocks::Create(request);

@@ -15,7 +15,7 @@ bool Takes(const BlockFormat& format) {
 }  // namespace
 
 Library Xnnpack() {
-  return {"xnnpack", Takes, /*largest_error=*/0.03, /*ring_per_threads=*/true,
+  return {"xnnpack", Takes, /*excused_errors=*/1.5, /*ring_per_threads=*/true,
           [](const Request& request) {
             Request own = request;
             own.target = {};
