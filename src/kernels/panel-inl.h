@@ -1,10 +1,10 @@
 // The dot kernel for many tokens: weights are unpacked once, for all of them, into a panel that
 // stays in the first-level cache; register tiles of tokens then run over it.
 //
-// A panel holds the strips of one register tile over kPanelCols columns, each byte as the dot
-// product takes it: one line of 64 bytes for 4 columns. Tiles go on from panel to panel with their
-// sums in the output, in the same order along K as a tile that takes all columns at once, so the
-// results are the same bits.
+// A panel holds the strips of one register tile over PanelShape::kCols columns, each byte as the
+// dot product takes it: one line of 64 bytes for 4 columns. Tiles go on from panel to panel with
+// their sums in the output, in the same order along K as a tile that takes all columns at once, so
+// the results are the same bits.
 #ifndef SLUICE_SRC_KERNELS_PANEL_INL_H_
 #define SLUICE_SRC_KERNELS_PANEL_INL_H_
 

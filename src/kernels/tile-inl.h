@@ -22,7 +22,9 @@ enum class Mode {
 };
 
 // Bytes ahead of the packed weights being read, per strip: with few tokens they come from DRAM.
-inline constexpr size_t kPrefetchBytes = 512;
+// More tokens dwell longer on a line, but also have fewer strips side by side.
+template <size_t kT>
+inline constexpr size_t kPrefetchBytes = kT == 1 ? 512 : 1024;
 
 struct Int8Weights {
   using Dot = ByteDot;
@@ -134,7 +136,7 @@ HWY_INLINE void Accumulate32(const TilePointers<kT, kS>& p, size_t k,
     VU8 w[kC];
     Unroll<kS>([&](auto s) SLUICE_LAMBDA {
       const uint8_t* line = p.weights[s] + (k - p.weights_begin) * kBytesPerK + i * kLineBytes;
-      if constexpr (W::kFromMemory) hwy::Prefetch(line + kPrefetchBytes);
+      if constexpr (W::kFromMemory) hwy::Prefetch(line + kPrefetchBytes<kT>);
       Unroll<kVectors>([&](auto v) SLUICE_LAMBDA {
         w[s * kVectors + v] = W::Load(line + v * kLanes * sizeof(int32_t));
       });
