@@ -12,6 +12,7 @@ than 3 repetitions there is no range, and nothing is marked.
 
 import argparse
 import pathlib
+import signal
 import statistics
 import sys
 
@@ -89,4 +90,5 @@ def main(argv):
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # into `head`
     sys.exit(main(sys.argv[1:]))
