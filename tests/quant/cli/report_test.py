@@ -1,13 +1,18 @@
 #!/usr/bin/env python3
 """`sluice report` and `quantize --report`: figures against NumPy, and the forms they come in."""
 
+import contextlib
 import html.parser
 import json
 import math
+import re
+import sys
+import types
+import unittest.mock
 
 import numpy as np
 import support
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 from support import CALIBRATION, TINY, read_json, relative_l2, run
 
 NAME = "model.layers.{}.mlp.{}_proj.weight"
@@ -43,6 +48,51 @@ def read_page(path):
     page.close()
     assert page.open == [], page.open
     return page
+
+
+class FakeTensor:
+    """As much of torch.Tensor as docs/CALIBRATION.md uses."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def detach(self):
+        return self
+
+    cpu = clone = detach
+
+    def float(self):
+        return FakeTensor(self.values.astype(np.float32))
+
+    def flatten(self, first, last):
+        assert (first, last) == (0, -2)
+        return FakeTensor(self.values.reshape(-1, self.values.shape[-1]))
+
+
+def fake_torch(folder, inputs):
+    """Modules for docs/CALIBRATION.md to import: a model whose layer N is given inputs[N]."""
+    hooks = []
+    layer = types.SimpleNamespace(mlp=types.SimpleNamespace(register_forward_pre_hook=hooks.append))
+
+    def forward(**_):
+        for hook, x in zip(hooks, inputs, strict=True):
+            hook(None, (FakeTensor(x),))
+
+    forward.model = types.SimpleNamespace(layers=[layer] * len(inputs))
+
+    def save(tensors, name):
+        save_file({key: tensor.values for key, tensor in tensors.items()}, folder / name)
+
+    def loads(what):
+        return types.SimpleNamespace(from_pretrained=lambda _: what)
+
+    return {
+        "torch": types.SimpleNamespace(no_grad=contextlib.nullcontext),
+        "safetensors.torch": types.SimpleNamespace(save_file=save),
+        "transformers": types.SimpleNamespace(
+            AutoModelForCausalLM=loads(forward), AutoTokenizer=loads(lambda *_, **__: {})
+        ),
+    }
 
 
 class Report(support.CommandTest):
@@ -197,6 +247,23 @@ class Report(support.CommandTest):
         few = self.dir / "few"
         support.write_llama(few, 128, 352, 2, np.random.default_rng(1))
         self.assertIn("layer 2", run("report", few, self.quantize(), status=1).error)
+
+    def test_the_documented_hook_makes_calibration(self):
+        text = (support.TREE / "docs/CALIBRATION.md").read_text(encoding="utf-8")
+        script = re.search(r"```python\n(.*?)```", text, re.S)[1]
+        rng = np.random.default_rng(1)
+        inputs = [rng.standard_normal((1, 9, 128)) for _ in range(4)]
+        (self.dir / "text.txt").write_text("some text", encoding="utf-8")
+        opened = script.replace('"text.txt"', repr(str(self.dir / "text.txt")))
+        with unittest.mock.patch.dict(sys.modules, fake_torch(self.dir, inputs)):
+            exec(opened, {})
+        made = load_file(self.dir / "inputs.safetensors")
+        np.testing.assert_array_equal(
+            made["model.layers.2.mlp.input"], inputs[2][0].astype(np.float32)
+        )
+        report = self.report(self.quantize(), "--calibration", self.dir / "inputs.safetensors")
+        self.assertEqual(report["calibration"]["tokens"], 9)
+        self.assertEqual(report["warnings"], [])
 
     def test_damage_is_not_called_quantization_error(self):
         packed = self.quantize()
