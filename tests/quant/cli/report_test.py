@@ -202,6 +202,36 @@ class Report(support.CommandTest):
         text = run("report", TINY, packed, "--html", page, "--calibration", CALIBRATION).stdout
         self.assertNotIn("RANDOM", text + " ".join(read_page(page).text))
 
+    def test_a_source_that_was_quantized_before_is_loud(self):
+        model, page, out = (self.dir / name for name in ("model.gguf", "r.html", "r.json"))
+        support.write_gguf(model, 64, 96, 2, np.random.default_rng(1))
+        packed = self.dir / "packed.safetensors"
+        bytes_before = 2 * 3 * 64 * 96 * 34 // 32
+        told = r"QUANTIZED SOURCE: all 6 matrices were integers before: Q8_0\."
+        size = "The source stores them in 39.2 kB as Q8_0: 1.89 times as much."
+        for report in ([], ["--report", page, "--report", out]):
+            text = run("quantize", model, "-o", packed, "--force", *report).stdout
+            self.assertRegex(text, "(?m)^  !! " + told)
+            self.assertIn(size, " ".join(text.split()))
+        page.unlink()
+        out.unlink()
+        text = run("report", model, packed, "--html", page, "--json", out).stdout
+        self.assertRegex(text, "(?m)^  !! " + told)
+        self.assertIn(size, " ".join(text.split()))
+        shown = " ".join(read_page(page).text)
+        self.assertRegex(shown, told)
+        self.assertIn("39.2 kB in the source", shown)
+        source = {"types": {"Q8_0": 6}, "bytes": bytes_before, "quantized": 6}
+        self.assertEqual(read_json("report", out)["source"], source)
+
+    def test_a_source_of_floats_is_not(self):
+        packed, page = self.quantize("--layers", "1-2"), self.dir / "r.html"
+        source = self.report(packed)["source"]
+        self.assertEqual(source["quantized"], 0)
+        self.assertEqual(sum(source["types"].values()), 6)
+        text = run("report", TINY, packed, "--html", page).stdout
+        self.assertNotIn("QUANTIZED SOURCE", text + page.read_text(encoding="utf-8"))
+
     def test_backends(self):
         packed = self.quantize("--weights", "qc8w")
         highway = self.report(packed, "--calibration", CALIBRATION)
@@ -264,6 +294,15 @@ class Report(support.CommandTest):
         report = self.report(self.quantize(), "--calibration", self.dir / "inputs.safetensors")
         self.assertEqual(report["calibration"]["tokens"], 9)
         self.assertEqual(report["warnings"], [])
+
+    def test_a_packed_file_is_no_checkpoint(self):
+        packed = self.quantize()
+        told = f"{packed}: is a packed file of sluice, not a checkpoint"
+        self.assertEqual(run("report", packed, TINY, status=1).error, told)
+        out = self.dir / "again.safetensors"
+        self.assertEqual(run("quantize", packed, "-o", out, status=1).error, told)
+        (self.dir / "config.json").write_bytes((TINY / "config.json").read_bytes())
+        self.assertEqual(run("quantize", packed, "-o", out, status=1).error, told)
 
     def test_damage_is_not_called_quantization_error(self):
         packed = self.quantize()
