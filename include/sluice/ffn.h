@@ -36,8 +36,8 @@ enum class Output {
   kAddToResidual,  // y = y + FFN(x): y holds the residual stream
 };
 
-// Scratch memory for one Forward at a time. It belongs to no block: one that was planned for a model's
-// largest block serves them all, layer after layer, and stays in the caches meanwhile.
+// Scratch memory for one Forward at a time. It belongs to no block: one that was planned for a
+// model's largest block serves them all, layer after layer, and stays in the caches meanwhile.
 class Workspace {
  public:
   Workspace(Workspace&&) noexcept;
@@ -71,8 +71,9 @@ class Ffn {
   Expected<Workspace> Plan(size_t max_tokens) const;
 
   // x and y are [t, d_model], t >= 0, t <= workspace.max_tokens(); they may be the same memory only
-  // if they are the same view. Allocates nothing. A token whose x or hidden vector holds NaN or
-  // ±Inf gets a row of NaN (0x7FC00000); other tokens are not affected. Errors: wrong shapes, a
+  // if they are the same view (data and stride); columns of one matrix that do not overlap are
+  // fine. Allocates nothing. A token whose x or hidden vector holds NaN or ±Inf gets a row of NaN
+  // (0x7FC00000); other tokens are not affected. Errors: wrong shapes, x and y that overlap, a
   // workspace that is too small for this block.
   Status Forward(MatrixView<const float> x, MatrixView<float> y, Workspace& workspace,
                  Output output = Output::kStore) const;

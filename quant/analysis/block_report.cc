@@ -24,6 +24,7 @@ class ReportBuilder {
 
   Expected<ModelReport> Build() {
     report_.model = checkpoint_.path();
+    report_.source = DescribeSource(checkpoint_, model_.layers());
     report_.file = model_.path();
     report_.calibration_source = calibration_.source();
     report_.calibration_tokens = calibration_.tokens();

@@ -11,6 +11,7 @@
 
 #include "quant/analysis/calibration.h"
 #include "quant/analysis/metrics.h"
+#include "quant/analysis/source_report.h"
 #include "quant/checkpoint/checkpoint.h"
 #include "sluice/cpu.h"
 #include "sluice/error.h"
@@ -62,6 +63,7 @@ struct ReportTotals {
 
 struct ModelReport {
   std::string model;               // path of the checkpoint
+  SourceReport source;             // how the checkpoint stores what was quantized
   std::string file;                // path of the packed file
   std::string calibration_source;  // a path, or "random"
   size_t calibration_tokens = 0;   // the most that any layer has

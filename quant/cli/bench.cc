@@ -146,7 +146,7 @@ class Bench {
 
   Status MakeBlocks() {
     if (options_.file) {
-      SLUICE_ASSIGN(Model model, Model::Open(*options_.file));
+      SLUICE_ASSIGN(Model model, OpenPacked(*options_.file));
       model_.emplace(std::move(model));
       const size_t layer = options_.layer.value_or(model_->layers().front().layer);
       SLUICE_ASSIGN(BenchBlock block, FileBlock(*model_, layer, options_.activations));

@@ -1,5 +1,6 @@
 #include "quant/cli/bench_results.h"
 
+#include <algorithm>
 #include <format>
 
 #include "quant/report/json_text.h"
@@ -22,7 +23,20 @@ bool Comparable(const BenchCase& a, const BenchCase& b) {
   return a.block == b.block && a.tokens == b.tokens && a.threads == b.threads;
 }
 
+// Far above what is seen on an idle machine, where a median is within a tenth or so of the minimum.
+constexpr double kBusyRatio = 2;
+
 }  // namespace
+
+std::string BusyWarning(const std::vector<BenchCase>& cases) {
+  const auto busy = std::ranges::count_if(
+      cases, [](const BenchCase& c) { return c.median() > kBusyRatio * c.min(); });
+  if (busy == 0) return "";
+  return std::format(
+      "the machine was busy: in {} of {} the median is more than twice the minimum; these figures "
+      "are not its speed",
+      busy, Plural(cases.size(), "row"));
+}
 
 std::string BenchJson(const BenchResults& results) {
   Json list = Json::array();
@@ -43,8 +57,10 @@ std::string BenchJson(const BenchResults& results) {
                     {"gb_per_s", GigabytesPerSecond(results, c)},
                     {"gop_per_s", GigaoperationsPerSecond(results, c)}});
   }
-  return JsonText(
-      {{"schema", "sluice.bench/1"}, {"machine", results.machine}, {"results", std::move(list)}});
+  return JsonText({{"schema", "sluice.bench/1"},
+                   {"machine", results.machine},
+                   {"busy", !BusyWarning(results.cases).empty()},
+                   {"results", std::move(list)}});
 }
 
 std::string BenchText(const BenchResults& results) {
@@ -70,7 +86,8 @@ std::string BenchText(const BenchResults& results) {
                   Significant(GigaoperationsPerSecond(results, c)),
                   compared ? std::format("{:.2f} x", MedianRatio(*first, c)) : "1"});
   }
-  return table.Text();
+  const std::string warning = BusyWarning(results.cases);
+  return table.Text() + (warning.empty() ? "" : "\n" + warning + "\n");
 }
 
 }  // namespace sluice

@@ -17,10 +17,15 @@ struct BenchResults {
   std::vector<BenchCase> cases;  // grouped: cases that are compared follow one another
 };
 
+// A sentence if the machine did other things meanwhile: some case's median is more than twice its
+// fastest sample. Else empty.
+std::string BusyWarning(const std::vector<BenchCase>& cases);
+
 // Schema sluice.bench/1.
 std::string BenchJson(const BenchResults& results);
 
-// A table; each case is compared with the first of its weights, tokens and threads.
+// A table; each case is compared with the first of its weights, tokens and threads. A line
+// under it if the machine was busy.
 std::string BenchText(const BenchResults& results);
 
 }  // namespace sluice

@@ -1,12 +1,17 @@
 #include "quant/cli/files.h"
 
+#include <cstring>
 #include <filesystem>
+#include <string_view>
 #include <utility>
 
 #include "quant/checkpoint/locate.h"
 #include "quant/report/report_json.h"
+#include "src/base/mapped_file.h"
 #include "src/base/quote.h"
 #include "src/base/status.h"
+#include "src/file/model_description.h"
+#include "src/file/safetensors.h"
 
 namespace sluice {
 namespace {
@@ -61,6 +66,33 @@ Status CheckOutputs(const std::vector<std::string>& outputs,
     }
   }
   return {};
+}
+
+bool IsPacked(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return false;
+  const auto file = SafetensorsFile::Open(path);
+  return file && IsModelMetadata(file->metadata());
+}
+
+Expected<Model> OpenPacked(const std::string& path) {
+  Expected<Model> model = Model::Open(path);
+  if (model) return model;
+  const auto mapped = MappedFile::Open(path);
+  constexpr std::string_view kGguf = "GGUF";
+  if (mapped && mapped->bytes().size() >= kGguf.size() &&
+      std::memcmp(mapped->bytes().data(), kGguf.data(), kGguf.size()) == 0) {
+    return Fail(ErrorCode::kInvalidArgument, "{}: is a GGUF checkpoint; quantize it first", path);
+  }
+  return model;
+}
+
+Expected<Checkpoint> OpenCheckpoint(const std::string& path,
+                                    const std::optional<std::string>& config) {
+  Expected<Checkpoint> checkpoint = Checkpoint::Open(path, config);
+  if (checkpoint || !IsPacked(path)) return checkpoint;
+  return Fail(ErrorCode::kInvalidArgument, "{}: is a packed file of sluice, not a checkpoint",
+              path);
 }
 
 Expected<Calibration> OpenCalibration(const std::optional<std::string>& path) {

@@ -10,8 +10,10 @@
 
 #include "quant/analysis/block_report.h"
 #include "quant/analysis/calibration.h"
+#include "quant/checkpoint/checkpoint.h"
 #include "quant/report/report_html.h"
 #include "sluice/error.h"
+#include "sluice/model.h"
 #include "src/base/atomic_file.h"
 
 namespace sluice {
@@ -24,6 +26,14 @@ std::vector<std::string> FilesOfModel(const std::string& model,
 // Errors: an output that is one of the inputs, or that is named twice; by whatever path.
 Status CheckOutputs(const std::vector<std::string>& outputs,
                     const std::vector<std::string>& inputs);
+
+// Whether `path` is a file that `sluice quantize` wrote, sound or not.
+bool IsPacked(const std::string& path);
+
+// Model::Open and Checkpoint::Open; one that is given what the other takes says so.
+Expected<Model> OpenPacked(const std::string& path);
+Expected<Checkpoint> OpenCheckpoint(const std::string& path,
+                                    const std::optional<std::string>& config);
 
 // The inputs that blocks are judged on: of a file, or random ones, the same every time.
 Expected<Calibration> OpenCalibration(const std::optional<std::string>& path);

@@ -1,7 +1,6 @@
 // sluice inspect: what is in a checkpoint or in a packed file.
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <format>
 #include <memory>
 #include <optional>
@@ -13,6 +12,7 @@
 #include "quant/checkpoint/locate.h"
 #include "quant/cli/command.h"
 #include "quant/cli/console.h"
+#include "quant/cli/files.h"
 #include "quant/cli/options.h"
 #include "quant/report/json_text.h"
 #include "quant/report/numbers.h"
@@ -21,7 +21,6 @@
 #include "sluice/model.h"
 #include "src/base/mapped_file.h"
 #include "src/base/status.h"
-#include "src/file/model_description.h"
 #include "src/file/safetensors.h"
 
 namespace sluice {
@@ -227,14 +226,6 @@ struct Options {
   bool verify = false;
   bool quiet = false;
 };
-
-// Whether `path` is a file that `sluice quantize` wrote, sound or not.
-bool IsPacked(const std::string& path) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) return false;
-  const auto file = SafetensorsFile::Open(path);
-  return file && IsModelMetadata(file->metadata());
-}
 
 // A file that begins as safetensors files do and is no checkpoint may have been a packed file: then
 // what is wrong with it is worth more than that it is no checkpoint.

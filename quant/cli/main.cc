@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -12,11 +13,13 @@
 #include <new>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "quant/cli/command.h"
 #include "quant/cli/console.h"
 #include "quant/cli/help.h"
 #include "quant/cli/shell.h"
+#include "quant/cli/suggest.h"
 #include "src/base/cpu_features.h"
 #include "src/base/quote.h"
 #include "src/base/temporary_file.h"
@@ -102,6 +105,22 @@ std::string UnknownCommand(const CLI::App& app, std::string_view name) {
   return std::format("unknown command {}; known: {} (see sluice --help)", Quote(name), known);
 }
 
+// "unknown option "--weigths"; did you mean --weights?": of the arguments that `app` and its
+// subcommand did not take, the first that looks like an option; empty if there is none.
+std::string UnknownOption(const CLI::App& app, const std::vector<std::string>& remaining) {
+  const auto found =
+      std::ranges::find_if(remaining, [](const std::string& s) { return s.starts_with('-'); });
+  if (found == remaining.end()) return "";
+  const std::string name = found->substr(0, found->find('='));
+  std::vector<std::string> known;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& long_name : option->get_lnames()) known.push_back("--" + long_name);
+  }
+  const std::string nearest = Nearest(name, known);
+  return std::format("unknown option {}{}", Quote(name),
+                     nearest.empty() ? "" : std::format("; did you mean {}?", nearest));
+}
+
 // Help and version are no errors; everything else is one line, and where to read on.
 int ReportParseError(const CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
@@ -109,8 +128,14 @@ int ReportParseError(const CLI::App& app, const CLI::ParseError& error) {
     return FlushOutput() ? kSuccess : kFailed;
   }
   std::string command = "sluice";
-  for (const CLI::App* subcommand : app.get_subcommands()) command += " " + subcommand->get_name();
-  PrintError(std::format("{} (see {} --help)", error.what(), command));
+  std::string what;
+  for (const CLI::App* subcommand : app.get_subcommands()) {
+    command += " " + subcommand->get_name();
+    // Said before anything else: it may be why a required option is missing.
+    what = UnknownOption(*subcommand, subcommand->remaining());
+  }
+  if (what.empty()) what = error.what();
+  PrintError(std::format("{} (see {} --help)", what, command));
   return kUsage;
 }
 
@@ -150,22 +175,31 @@ int Main(int argc, char** argv) {
     std::fputs(app.help().c_str(), stderr);
     return kUsage;
   }
-  if (*argv[1] == '-') {
+  // `sluice help` and `sluice help COMMAND` are `sluice --help` and `sluice COMMAND --help`.
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (arguments[0] == "help") {
+    arguments.erase(arguments.begin());
+    if (arguments.size() > 1) arguments.resize(1);
+    arguments.emplace_back("--help");
+  }
+  const std::string& first = arguments[0];
+  if (first.starts_with('-')) {
     // CLI11 would miss the command first.
-    if (app.get_option_no_throw(argv[1]) == nullptr) {
+    if (app.get_option_no_throw(first) == nullptr) {
       PrintError(
-          std::format("unknown option {} before a command (see sluice --help)", Quote(argv[1])));
+          std::format("{} before a command (see sluice --help)", UnknownOption(app, {first})));
       return kUsage;
     }
   } else {
-    const std::string error = UnknownCommand(app, argv[1]);
+    const std::string error = UnknownCommand(app, first);
     if (!error.empty()) {
       PrintError(error);
       return kUsage;
     }
   }
   try {
-    app.parse(argc, argv);
+    std::ranges::reverse(arguments);  // as CLI11 takes them
+    app.parse(arguments);
   } catch (const CLI::ParseError& error) {
     return ReportParseError(app, error);
   }

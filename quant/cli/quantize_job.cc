@@ -5,6 +5,7 @@
 #include <format>
 #include <utility>
 
+#include "quant/analysis/accounting.h"
 #include "quant/analysis/block_report.h"
 #include "quant/analysis/calibration.h"
 #include "quant/analysis/measure_matrix.h"
@@ -32,7 +33,7 @@ class QuantizeJob {
 
   Status Run() {
     SLUICE_TRY(CheckFiles());
-    SLUICE_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open(options_.model, options_.config));
+    SLUICE_ASSIGN(const Checkpoint checkpoint, OpenCheckpoint(options_.model, options_.config));
     for (const std::string& warning : checkpoint.warnings()) Warn(warning);
     SLUICE_ASSIGN(const std::vector<LayerInfo> layers, Plan(checkpoint));
     SLUICE_TRY(CheckCalibration(layers));
@@ -235,7 +236,8 @@ class QuantizeJob {
                       layers.size(), Plural(checkpoint.layers().size(), "layer"),
                       Printable(options_.output), Size(static_cast<double>(bytes))));
     Print(SummaryText(Summarize(matrices_)));
-    if (report_) Print("\n" + ReportVerdictText(*report_));
+    Print("\n" + (report_ ? ReportVerdictText(*report_)
+                          : SizeVerdictText(Account(layers), DescribeSource(checkpoint, layers))));
     if (!options_.reports.empty()) Print("\n");
     for (const ReportPath& report : options_.reports) {
       Print(std::format("  report: {}\n", Printable(report.path)));

@@ -44,8 +44,8 @@ Status Report(const Options& options) {
   inputs.push_back(options.file);
   if (options.calibration) inputs.push_back(*options.calibration);
   SLUICE_TRY(CheckOutputs(outputs, inputs));
-  SLUICE_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open(options.model, options.config));
-  SLUICE_ASSIGN(const Model model, Model::Open(options.file));
+  SLUICE_ASSIGN(const Checkpoint checkpoint, OpenCheckpoint(options.model, options.config));
+  SLUICE_ASSIGN(const Model model, OpenPacked(options.file));
   SLUICE_ASSIGN(const Calibration calibration, OpenCalibration(options.calibration));
   SLUICE_TRY(model.Verify());  // or damage would be reported as quantization error
   SLUICE_ASSIGN(ThreadPool pool, ThreadPool::Create(options.threads));

@@ -85,7 +85,7 @@ Expected<size_t> RunChunks(const Ffn& ffn, const SafetensorsEntry& x, AtomicFile
 
 Status Run(const Options& options) {
   SLUICE_TRY(CheckOutputs({options.output}, {options.file, options.input}));
-  SLUICE_ASSIGN(const Model model, Model::Open(options.file));
+  SLUICE_ASSIGN(const Model model, OpenPacked(options.file));
   SLUICE_ASSIGN(ThreadPool pool, ThreadPool::Create(options.threads));
   SLUICE_ASSIGN(const Ffn ffn,
                 model.Layer(options.layer, {options.backend, options.target, &pool}));
@@ -133,7 +133,7 @@ void AddRun(CLI::App& app, Invocation& invocation) {
   sub->add_option("--input", options->input, "A safetensors file with the tensor x.")
       ->type_name("X.safetensors")
       ->required();
-  sub->add_option("--output", options->output,
+  sub->add_option("-o,--output", options->output,
                   "The safetensors file to write the tensor y to. It is replaced if it exists.")
       ->type_name("Y.safetensors")
       ->required();

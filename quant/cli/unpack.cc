@@ -46,7 +46,7 @@ class Unpacker {
 
   Status Run() {
     SLUICE_TRY(CheckOutputs({options_.output}, {options_.file}));
-    SLUICE_ASSIGN(const Model model, Model::Open(options_.file));
+    SLUICE_ASSIGN(const Model model, OpenPacked(options_.file));
     SLUICE_TRY(model.Verify());  // values of a damaged file would look like any others
     Plan(model);
     const auto header = SafetensorsHeader(tensors_, {});

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <format>
 #include <kainjow/mustache.hpp>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,16 +35,28 @@ void SetIfAny(data& to, const std::string& key, const std::string& text) {
 // The larger of two figures, leaving aside what is not finite.
 double FiniteMax(double a, double b) { return std::isfinite(b) ? std::max(a, b) : a; }
 
-// The largest error of any part of any layer, and of the whole: the end of all scales.
-double LargestError(const ModelReport& report) {
-  double largest = 0;
+// The scale of the heat-map: logarithmic, so that one bad layer does not make all others look
+// alike.
+struct HeatScale {
+  double low = 0;  // and below: the first colour
+  double top = 0;
+};
+
+// From the smallest error of any part of any layer to the largest, over one decade at least, or
+// differences that are none would stand out, and three at most.
+HeatScale MakeHeatScale(const ModelReport& report) {
+  HeatScale scale = {.low = std::numeric_limits<double>::infinity(), .top = 0};
+  const auto add = [&](double error) {
+    if (!std::isfinite(error) || error <= 0) return;
+    scale.low = std::min(scale.low, error);
+    scale.top = std::max(scale.top, error);
+  };
   for (const LayerReport& layer : report.layers) {
-    for (const Part& part : kParts) {
-      largest = FiniteMax(largest, part.error(layer.attribution).value_or(0));
-    }
-    largest = FiniteMax(largest, layer.attribution.all);
+    for (const Part& part : kParts) add(part.error(layer.attribution).value_or(0));
+    add(layer.attribution.all);
   }
-  return largest;
+  scale.low = std::clamp(scale.low, scale.top / 1000, scale.top / 10);
+  return scale;
 }
 
 // The top of a scale for values up to `value`: a round number whose half is round too.
@@ -79,15 +92,21 @@ data Tile(const std::string& value, const std::string& label) {
 
 data Tiles(const ModelReport& report) {
   data tiles = List();
-  tiles << Tile(Percent(report.totals.relative_l2_mean), "output error, mean of the layers");
-  if (const auto worst = WorstLayer(report)) {
+  const bool one = report.layers.size() == 1;
+  tiles << Tile(Percent(report.totals.relative_l2_mean),
+                one ? "output error" : "output error, mean of the layers");
+  if (const auto worst = WorstLayer(report); worst && !one) {
     const LayerReport& layer = report.layers[*worst];
     tiles << Tile(Percent(layer.output.relative_l2),
                   std::format("output error at worst, layer {}", layer.layer));
   }
   tiles << Tile(Significant(report.totals.bits_per_weight), "bits per weight");
-  tiles << Tile(Size(static_cast<double>(report.totals.ffn_bytes)),
-                std::format("instead of {} in FP32", Size(static_cast<double>(Fp32Bytes(report)))));
+  std::string instead =
+      std::format("instead of {} in FP32", Size(static_cast<double>(Fp32Bytes(report))));
+  if (report.source.bytes != 0 && report.source.bytes != Fp32Bytes(report)) {
+    instead += std::format(", {} in the source", Size(static_cast<double>(report.source.bytes)));
+  }
+  tiles << Tile(Size(static_cast<double>(report.totals.ffn_bytes)), instead);
   return tiles;
 }
 
@@ -152,7 +171,7 @@ data Columns(const ModelReport& report, double top) {
   return columns;
 }
 
-data HeatCell(std::optional<double> error, double top) {
+data HeatCell(std::optional<double> error, const HeatScale& scale) {
   data cell;
   cell.set("value", error ? Percent(*error) : "");
   if (!error) {
@@ -160,18 +179,22 @@ data HeatCell(std::optional<double> error, double top) {
   } else if (!std::isfinite(*error)) {
     cell.set("class", "bad");
   } else {
-    const double step = top > 0 ? std::floor(10 * *error / top) : 0;
+    const double step =
+        *error <= scale.low
+            ? 0
+            : std::floor(10 * std::log(*error / scale.low) / std::log(scale.top / scale.low));
     cell.set("class", std::format("h{}", static_cast<int>(std::clamp(step, 0.0, 9.0))));
   }
   return cell;
 }
 
-data HeatRows(const ModelReport& report, double top) {
+// Everything first: on a phone the other columns are out of sight.
+data HeatRows(const ModelReport& report, const HeatScale& scale) {
   data rows = List();
   for (const LayerReport& layer : report.layers) {
     data cells = List();
-    for (const Part& part : kParts) cells << HeatCell(part.error(layer.attribution), top);
-    cells << HeatCell(layer.attribution.all, top);
+    cells << HeatCell(layer.attribution.all, scale);
+    for (const Part& part : kParts) cells << HeatCell(part.error(layer.attribution), scale);
     data row;
     row.set("layer", std::to_string(layer.layer));
     row.set("cells", cells);
@@ -182,8 +205,8 @@ data HeatRows(const ModelReport& report, double top) {
 
 data HeatColumns() {
   data columns = List();
-  for (const Part& part : kParts) columns << data("name", std::string(part.name));
   columns << data("name", "everything");
+  for (const Part& part : kParts) columns << data("name", std::string(part.name));
   return columns;
 }
 
@@ -275,7 +298,7 @@ data Warnings(const ModelReport& report) {
 std::string ReportHtml(const ModelReport& report, const ReportOrigin& origin) {
   const Verdict verdict = Judge(report);
   const std::vector<SummaryRow> rows = Summarize(MatricesOf(report));
-  const double heat_top = LargestError(report);
+  const HeatScale heat = MakeHeatScale(report);
   double largest_output = 0;
   for (const LayerReport& layer : report.layers) {
     largest_output = FiniteMax(largest_output, layer.output.relative_l2);
@@ -287,6 +310,7 @@ std::string ReportHtml(const ModelReport& report, const ReportOrigin& origin) {
   page.set("model", Printable(report.model));
   page.set("file", Printable(report.file));
   SetIfAny(page, "alarm", RandomInputsWarning(report));
+  SetIfAny(page, "source_alarm", QuantizedSourceWarning(report.source));
   page.set("has_warnings", data(!OtherWarnings(report).empty()));
   page.set("warnings", Warnings(report));
   page.set("cost", Unbroken(verdict.cost));
@@ -298,8 +322,9 @@ std::string ReportHtml(const ModelReport& report, const ReportOrigin& origin) {
   page.set("axis_middle", Percent(axis_top / 2));
   page.set("columns", Columns(report, axis_top));
   page.set("heat_columns", HeatColumns());
-  page.set("heat_rows", HeatRows(report, heat_top));
-  page.set("heat_top", Percent(heat_top));
+  page.set("heat_rows", HeatRows(report, heat));
+  page.set("heat_low", Percent(heat.low));
+  page.set("heat_top", Percent(heat.top));
   page.set("summary", SummaryTable(rows));
   page.set("layers", LayerTable(report));
   page.set("matrices", MatrixTable(report));

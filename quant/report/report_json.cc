@@ -48,6 +48,10 @@ Json LayerJson(const LayerReport& layer) {
           {"attribution", AttributionJson(layer.attribution)}};
 }
 
+Json SourceJson(const SourceReport& source) {
+  return {{"types", source.types}, {"bytes", source.bytes}, {"quantized", source.quantized}};
+}
+
 }  // namespace
 
 std::string ReportJson(const ModelReport& report) {
@@ -56,6 +60,7 @@ std::string ReportJson(const ModelReport& report) {
   const Json json = {
       {"schema", "sluice.report/1"},
       {"model", report.model},
+      {"source", SourceJson(report.source)},
       {"calibration",
        {{"source", report.calibration_source}, {"tokens", report.calibration_tokens}}},
       {"cpu", report.cpu},

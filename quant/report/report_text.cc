@@ -70,8 +70,7 @@ std::string Warnings(const ModelReport& report) {
   return text;
 }
 
-std::string RandomBanner(const ModelReport& report) {
-  const std::string warning = RandomInputsWarning(report);
+std::string Banner(const std::string& warning) {
   return warning.empty() ? "" : Wrapped(warning, 92, "  !! ") + "\n";
 }
 
@@ -79,11 +78,16 @@ std::string RandomBanner(const ModelReport& report) {
 
 std::string ReportVerdictText(const ModelReport& report) {
   const Verdict verdict = Judge(report);
-  std::string text = RandomBanner(report);
+  std::string text =
+      Banner(RandomInputsWarning(report)) + Banner(QuantizedSourceWarning(report.source));
   for (const std::string* sentence : {&verdict.cost, &verdict.source, &verdict.size}) {
     text += Paragraph(*sentence);
   }
   return text;
+}
+
+std::string SizeVerdictText(const FfnTotals& stored, const SourceReport& source) {
+  return Banner(QuantizedSourceWarning(source)) + Paragraph(SizeVerdict(stored, source));
 }
 
 std::string ReportText(const ModelReport& report) {

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "quant/analysis/accounting.h"
 #include "quant/analysis/block_report.h"
 
 namespace sluice {
@@ -13,6 +14,10 @@ std::string ReportText(const ModelReport& report);
 
 // The verdict and the largest figures only, for the end of `sluice quantize`.
 std::string ReportVerdictText(const ModelReport& report);
+
+// For the end of a `sluice quantize` that made no report: the size, and loud words about a source
+// that was quantized before.
+std::string SizeVerdictText(const FfnTotals& stored, const SourceReport& source);
 
 }  // namespace sluice
 

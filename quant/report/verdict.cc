@@ -66,27 +66,36 @@ std::string Source(const ModelReport& report) {
   std::ranges::stable_sort(ranked, [](auto& a, auto& b) { return a.first > b.first; });
   if (ranked.size() < 2 || ranked[0].first == 0.0) return "";
   return std::format(
-      "The largest part comes from {}: quantizing nothing else gives {} on average. Next is {} "
-      "with {}.",
+      "The largest part comes from {}: quantizing nothing else gives {}{}. Next is {} with {}.",
       Describe(report, *ranked[0].second), Percent(ranked[0].first),
-      Describe(report, *ranked[1].second), Percent(ranked[1].first));
+      report.layers.size() == 1 ? "" : " on average", Describe(report, *ranked[1].second),
+      Percent(ranked[1].first));
 }
 
-std::string Gain(const ModelReport& report) {
-  const auto fp32 = static_cast<double>(Fp32Bytes(report));
-  const auto stored = static_cast<double>(report.totals.ffn_bytes);
-  if (stored == 0.0) return "";
-  return std::format(
-      "The feed-forward weights take {} bits each, scales and padding included: {}, {} times less "
-      "than FP32's {}.",
-      Significant(report.totals.bits_per_weight), Size(stored), Significant(fp32 / stored),
-      Size(fp32));
+// "Q4_1", or of several "Q4_K (60 matrices), Q6_K (30 matrices)".
+std::string TypesOf(const SourceReport& source) {
+  if (source.types.size() == 1) return source.types.begin()->first;
+  std::string text;
+  for (const auto& [type, count] : source.types) {
+    text += std::format("{}{} ({})", text.empty() ? "" : ", ", type,
+                        count == 1 ? "1 matrix" : std::format("{} matrices", count));
+  }
+  return text;
+}
+
+FfnTotals Totals(const ModelReport& report) {
+  FfnTotals totals;
+  totals.weights = Fp32Bytes(report) / sizeof(float);
+  totals.bytes = report.totals.ffn_bytes;
+  return totals;
 }
 
 }  // namespace
 
 Verdict Judge(const ModelReport& report) {
-  return {.cost = Cost(report), .source = Source(report), .size = Gain(report)};
+  return {.cost = Cost(report),
+          .source = Source(report),
+          .size = SizeVerdict(Totals(report), report.source)};
 }
 
 std::optional<size_t> WorstLayer(const ModelReport& report) {
@@ -126,6 +135,33 @@ std::string RandomInputsWarning(const ModelReport& report) {
          "which no model produces; real inputs have outliers and may do far worse. Give "
          "--calibration "
          "FILE for figures to rely on.";
+}
+
+std::string SizeVerdict(const FfnTotals& stored, const SourceReport& source) {
+  if (stored.bytes == 0) return "";
+  const auto bytes = static_cast<double>(stored.bytes);
+  const auto fp32 = static_cast<double>(stored.weights) * sizeof(float);
+  std::string text = std::format(
+      "The feed-forward weights take {} bits each, scales and padding included: {}, {} times less "
+      "than FP32's {}.",
+      Significant(stored.bits_per_weight()), Size(bytes), Significant(fp32 / bytes), Size(fp32));
+  const auto before = static_cast<double>(source.bytes);
+  if (source.bytes == 0 || before == fp32) return text;
+  return text + std::format(" The source stores them in {} as {}: {} times as much.", Size(before),
+                            TypesOf(source), Significant(before / bytes));
+}
+
+std::string QuantizedSourceWarning(const SourceReport& source) {
+  if (source.quantized == 0) return "";
+  size_t all = 0;
+  for (const auto& [type, count] : source.types) all += count;
+  return std::format(
+      "QUANTIZED SOURCE: {} matrices were integers before: {}. Every error here is relative to the "
+      "values that the source holds, which are called FP32, and not to the original model. What "
+      "the source lost comes on top; quantize the original for figures to rely on.",
+      source.quantized == all ? std::format("all {}", all)
+                              : std::format("{} of {}", source.quantized, all),
+      TypesOf(source));
 }
 
 std::vector<std::string> OtherWarnings(const ModelReport& report) {

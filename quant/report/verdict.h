@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "quant/analysis/accounting.h"
 #include "quant/analysis/block_report.h"
 #include "quant/report/parts.h"
 
@@ -33,6 +34,12 @@ uint64_t Fp32Bytes(const ModelReport& report);
 
 // Loud words for a report made from random inputs; empty for one made from real ones.
 std::string RandomInputsWarning(const ModelReport& report);
+
+// The figures in a size: what was stored, against FP32 and against what the source stores.
+std::string SizeVerdict(const FfnTotals& stored, const SourceReport& source);
+
+// Loud words where the source was quantized before; empty where it was not.
+std::string QuantizedSourceWarning(const SourceReport& source);
 
 // The report's warnings without the one that RandomInputsWarning puts in larger letters.
 std::vector<std::string> OtherWarnings(const ModelReport& report);

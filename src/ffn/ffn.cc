@@ -1,6 +1,7 @@
 #include "sluice/ffn.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <format>
 
 #include "src/backends/backend.h"
@@ -74,6 +75,22 @@ Status CheckView(std::string_view name, size_t cols, size_t stride, const void* 
   return {};
 }
 
+// Whether writing y would change values of x that are still to be read. Rows of two views with one
+// stride that lie in columns of their own, as the halves of a wider matrix do, share no memory.
+bool Overlap(MatrixView<const float> x, MatrixView<const float> y) {
+  if (x.rows == 0) return false;
+  const auto begin = [](const auto& v) { return reinterpret_cast<uintptr_t>(v.data); };
+  const auto end = [&](const auto& v) {
+    return begin(v) + ((v.rows - 1) * v.stride + v.cols) * sizeof(float);
+  };
+  if (end(x) <= begin(y) || end(y) <= begin(x)) return false;
+  if (x.stride != y.stride) return true;
+  const uintptr_t stride = x.stride * sizeof(float);
+  const uintptr_t width = x.cols * sizeof(float);
+  const uintptr_t apart = (std::max(begin(x), begin(y)) - std::min(begin(x), begin(y))) % stride;
+  return apart < width || apart + width > stride;
+}
+
 }  // namespace
 
 Status Ffn::Forward(MatrixView<const float> x, MatrixView<float> y, Workspace& workspace,
@@ -82,6 +99,14 @@ Status Ffn::Forward(MatrixView<const float> x, MatrixView<float> y, Workspace& w
   SLUICE_TRY(CheckView("y", y.cols, y.stride, y.data, y.rows, d_model()));
   if (x.rows != y.rows) {
     return Fail(ErrorCode::kInvalidArgument, "x has {} tokens, y {}", x.rows, y.rows);
+  }
+  const bool in_place = x.data == y.data && (x.stride == y.stride || x.rows == 1);
+  if (!in_place && Overlap(x, y)) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "x and y overlap in memory but are not the same view: data {} elements apart, "
+                "strides {} and {}",
+                std::max<const float*>(x.data, y.data) - std::min<const float*>(x.data, y.data),
+                x.stride, y.stride);
   }
   if (workspace.impl_ == nullptr) {
     return Fail(ErrorCode::kInvalidArgument, "the workspace was moved from");

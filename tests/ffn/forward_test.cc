@@ -1,6 +1,8 @@
 // Forward's behaviour: accuracy against double precision, residuals, poison, errors.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cfenv>
 #include <cmath>
@@ -224,6 +226,43 @@ TEST_F(ForwardErrors, WrongShapes) {
   Expect(ffn_.Forward({x, 5, 48}, {y, 5, 48}, workspace_),
          "5 tokens, the workspace was planned for 4");
   Expect(ffn_.Forward({nullptr, 1, 48}, {y, 1, 48}, workspace_), "x is null");
+}
+
+TEST_F(ForwardErrors, ViewsThatOverlap) {
+  std::vector<float> memory(20 * 48);
+  float* p = memory.data();
+  const std::string told = "x and y overlap in memory but are not the same view";
+  Expect(ffn_.Forward({p, 4, 48}, {p + 1, 4, 48}, workspace_), told);
+  Expect(ffn_.Forward({p + 1, 4, 48}, {p, 4, 48}, workspace_), told);
+  Expect(ffn_.Forward({p, 4, 48}, {p + 48, 4, 48}, workspace_), told);          // a row further
+  Expect(ffn_.Forward({p, 4, 48}, {p + 4 * 48 - 1, 4, 48}, workspace_), told);  // by one element
+  Expect(ffn_.Forward({p + 4 * 48 - 1, 4, 48}, {p, 4, 48}, workspace_), told);
+  Expect(ffn_.Forward({p, 2, 48}, {p, 2, 48, 50}, workspace_), told);
+  Expect(ffn_.Forward({p, 3, 48, 96}, {p + 47, 3, 48, 96}, workspace_), told);
+  Expect(ffn_.Forward({p + 49, 3, 48, 96}, {p, 3, 48, 96}, workspace_), told);  // the next row
+  Expect(ffn_.Forward({p, 3, 48, 96}, {p + 48, 3, 48, 100}, workspace_), told);
+}
+
+TEST(Forward, ViewsMayTouch) {
+  Random random;
+  const RandomBlock block = SmallBlock(random);
+  const Ffn ffn = *CreateFfn(block.view, {});
+  Workspace workspace = *ffn.Plan(4);
+  const std::vector<float> x = test::RandomVector(random, 4 * 48);
+  const std::vector<float> want = RunBlock(block.view, x, {});
+  // Where x and y begin, and their stride: one after the other, and columns of one matrix.
+  for (const auto& [at_x, at_y, stride] : std::vector<std::array<size_t, 3>>{
+           {0, 192, 48}, {192, 0, 48}, {0, 48, 96}, {48, 0, 96}, {5, 53, 101}, {0, 144, 96}}) {
+    std::vector<float> memory(1000);
+    const MatrixView<float> input(memory.data() + at_x, 4, 48, stride);
+    const MatrixView<float> output(memory.data() + at_y, 4, 48, stride);
+    for (size_t r = 0; r < 4; ++r) std::ranges::copy_n(x.data() + r * 48, 48, input.row(r).data());
+    const Status status = ffn.Forward(input, output, workspace);
+    ASSERT_TRUE(status) << status.error().message;
+    for (size_t r = 0; r < 4; ++r) {
+      EXPECT_TRUE(std::ranges::equal(output.row(r), std::span(want).subspan(r * 48, 48)));
+    }
+  }
 }
 
 TEST_F(ForwardErrors, WorkspaceOfASmallerBlock) {

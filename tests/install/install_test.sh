@@ -46,6 +46,16 @@ read -ra flags <<<"$(pkg-config --cflags --libs sluice)"
 "$cxx" -std=c++23 "$here/consumer/main.cc" "${flags[@]}" -o "$work/by_pkg_config" ||
   fail "a program that uses pkg-config"
 
+# README's program, as a reader would copy it. Without a file it says so and does not crash.
+sed -n '/^```cpp$/,/^```$/{/^```/!p}' "$source_dir/README.md" >"$work/readme.cc"
+"$cxx" -std=c++23 "$work/readme.cc" "${flags[@]}" -o "$work/readme" || fail "README's program"
+mkdir "$work/empty" && cp "$work/model.safetensors" "$work/model.sluice.safetensors"
+status=0
+said=$(cd "$work/empty" && "$work/readme" 2>&1) || status=$?
+[[ $status == 1 && $said == "model.sluice.safetensors: "* ]] ||
+  fail "README's program without a file: status $status, $said"
+(cd "$work" && "$work/readme") || fail "README's program"
+
 by_cmake=$("$work/cmake/consumer" "$work/model.safetensors") || fail "the program by find_package"
 by_pkg_config=$("$work/by_pkg_config" "$work/model.safetensors") || fail "the program by pkg-config"
 echo "$by_cmake"

@@ -80,6 +80,25 @@ class Usage(unittest.TestCase):
         self.assertIn("--frobnicate", error)
         self.assertIn("sluice cpu --help", error)
 
+    def test_a_mistyped_option_is_named_first_with_what_was_meant(self):
+        for arguments, told in (
+            (["quantize", "m", "-o", "f", "--weigths", "qc8w"], '"--weigths"; did you mean --weights?'),
+            (["quantize", "m", "-o", "f", "--weigths=qc8w"], '"--weigths"; did you mean --weights?'),
+            (["quantize", "--weigths", "qc8w", "m"], '"--weigths"; did you mean --weights?'),
+            (["run", "f", "--outptu", "y"], '"--outptu"; did you mean --output?'),
+            (["bench", "-shape", "8,8"], '"-shape"; did you mean --shape?'),
+            (["--versoin"], '"--versoin"; did you mean --version?'),
+            (["cpu", "--frobnicate"], '"--frobnicate" (see sluice cpu --help)'),
+            (["cpu", "-z"], '"-z" (see sluice cpu --help)'),
+        ):
+            error = self.usage_error(*arguments)
+            self.assertTrue(error.startswith(f"unknown option {told}"), error)
+
+    def test_help_is_a_command_too(self):
+        self.assertEqual(run("help").stdout, run("--help").stdout)
+        self.assertEqual(run("help", "run").stdout, run("run", "--help").stdout)
+        self.usage_error("help", "frobnicate")
+
     def test_missing_arguments_are_named(self):
         for arguments, missing in (
             (["quantize"], "MODEL"),

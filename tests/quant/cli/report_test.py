@@ -1,13 +1,18 @@
 #!/usr/bin/env python3
 """`sluice report` and `quantize --report`: figures against NumPy, and the forms they come in."""
 
+import contextlib
 import html.parser
 import json
 import math
+import re
+import sys
+import types
+import unittest.mock
 
 import numpy as np
 import support
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 from support import CALIBRATION, TINY, read_json, relative_l2, run
 
 NAME = "model.layers.{}.mlp.{}_proj.weight"
@@ -43,6 +48,51 @@ def read_page(path):
     page.close()
     assert page.open == [], page.open
     return page
+
+
+class FakeTensor:
+    """As much of torch.Tensor as docs/CALIBRATION.md uses."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def detach(self):
+        return self
+
+    cpu = clone = detach
+
+    def float(self):
+        return FakeTensor(self.values.astype(np.float32))
+
+    def flatten(self, first, last):
+        assert (first, last) == (0, -2)
+        return FakeTensor(self.values.reshape(-1, self.values.shape[-1]))
+
+
+def fake_torch(folder, inputs):
+    """Modules for docs/CALIBRATION.md to import: a model whose layer N is given inputs[N]."""
+    hooks = []
+    layer = types.SimpleNamespace(mlp=types.SimpleNamespace(register_forward_pre_hook=hooks.append))
+
+    def forward(**_):
+        for hook, x in zip(hooks, inputs, strict=True):
+            hook(None, (FakeTensor(x),))
+
+    forward.model = types.SimpleNamespace(layers=[layer] * len(inputs))
+
+    def save(tensors, name):
+        save_file({key: tensor.values for key, tensor in tensors.items()}, folder / name)
+
+    def loads(what):
+        return types.SimpleNamespace(from_pretrained=lambda _: what)
+
+    return {
+        "torch": types.SimpleNamespace(no_grad=contextlib.nullcontext),
+        "safetensors.torch": types.SimpleNamespace(save_file=save),
+        "transformers": types.SimpleNamespace(
+            AutoModelForCausalLM=loads(forward), AutoTokenizer=loads(lambda *_, **__: {})
+        ),
+    }
 
 
 class Report(support.CommandTest):
@@ -152,6 +202,36 @@ class Report(support.CommandTest):
         text = run("report", TINY, packed, "--html", page, "--calibration", CALIBRATION).stdout
         self.assertNotIn("RANDOM", text + " ".join(read_page(page).text))
 
+    def test_a_source_that_was_quantized_before_is_loud(self):
+        model, page, out = (self.dir / name for name in ("model.gguf", "r.html", "r.json"))
+        support.write_gguf(model, 64, 96, 2, np.random.default_rng(1))
+        packed = self.dir / "packed.safetensors"
+        bytes_before = 2 * 3 * 64 * 96 * 34 // 32
+        told = r"QUANTIZED SOURCE: all 6 matrices were integers before: Q8_0\."
+        size = "The source stores them in 39.2 kB as Q8_0: 1.89 times as much."
+        for report in ([], ["--report", page, "--report", out]):
+            text = run("quantize", model, "-o", packed, "--force", *report).stdout
+            self.assertRegex(text, "(?m)^  !! " + told)
+            self.assertIn(size, " ".join(text.split()))
+        page.unlink()
+        out.unlink()
+        text = run("report", model, packed, "--html", page, "--json", out).stdout
+        self.assertRegex(text, "(?m)^  !! " + told)
+        self.assertIn(size, " ".join(text.split()))
+        shown = " ".join(read_page(page).text)
+        self.assertRegex(shown, told)
+        self.assertIn("39.2 kB in the source", shown)
+        source = {"types": {"Q8_0": 6}, "bytes": bytes_before, "quantized": 6}
+        self.assertEqual(read_json("report", out)["source"], source)
+
+    def test_a_source_of_floats_is_not(self):
+        packed, page = self.quantize("--layers", "1-2"), self.dir / "r.html"
+        source = self.report(packed)["source"]
+        self.assertEqual(source["quantized"], 0)
+        self.assertEqual(sum(source["types"].values()), 6)
+        text = run("report", TINY, packed, "--html", page).stdout
+        self.assertNotIn("QUANTIZED SOURCE", text + page.read_text(encoding="utf-8"))
+
     def test_backends(self):
         packed = self.quantize("--weights", "qc8w")
         highway = self.report(packed, "--calibration", CALIBRATION)
@@ -197,6 +277,32 @@ class Report(support.CommandTest):
         few = self.dir / "few"
         support.write_llama(few, 128, 352, 2, np.random.default_rng(1))
         self.assertIn("layer 2", run("report", few, self.quantize(), status=1).error)
+
+    def test_the_documented_hook_makes_calibration(self):
+        text = (support.TREE / "docs/CALIBRATION.md").read_text(encoding="utf-8")
+        script = re.search(r"```python\n(.*?)```", text, re.S)[1]
+        rng = np.random.default_rng(1)
+        inputs = [rng.standard_normal((1, 9, 128)) for _ in range(4)]
+        (self.dir / "text.txt").write_text("some text", encoding="utf-8")
+        opened = script.replace('"text.txt"', repr(str(self.dir / "text.txt")))
+        with unittest.mock.patch.dict(sys.modules, fake_torch(self.dir, inputs)):
+            exec(opened, {})
+        made = load_file(self.dir / "inputs.safetensors")
+        np.testing.assert_array_equal(
+            made["model.layers.2.mlp.input"], inputs[2][0].astype(np.float32)
+        )
+        report = self.report(self.quantize(), "--calibration", self.dir / "inputs.safetensors")
+        self.assertEqual(report["calibration"]["tokens"], 9)
+        self.assertEqual(report["warnings"], [])
+
+    def test_a_packed_file_is_no_checkpoint(self):
+        packed = self.quantize()
+        told = f"{packed}: is a packed file of sluice, not a checkpoint"
+        self.assertEqual(run("report", packed, TINY, status=1).error, told)
+        out = self.dir / "again.safetensors"
+        self.assertEqual(run("quantize", packed, "-o", out, status=1).error, told)
+        (self.dir / "config.json").write_bytes((TINY / "config.json").read_bytes())
+        self.assertEqual(run("quantize", packed, "-o", out, status=1).error, told)
 
     def test_damage_is_not_called_quantization_error(self):
         packed = self.quantize()

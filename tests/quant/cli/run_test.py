@@ -122,6 +122,24 @@ class Run(support.CommandTest):
         self.forward(self.inputs(), status=1)
         self.assertIn(str(self.packed), self.result.error)
 
+    def test_a_gguf_is_to_be_quantized_first(self):
+        model = self.dir / "model.gguf"
+        support.write_gguf(model, 64, 96, 1, self.rng)
+        told = f"{model}: is a GGUF checkpoint; quantize it first"
+        x, out = self.save("x.safetensors", x=self.inputs()), self.dir / "out.safetensors"
+        for command in (
+            ["run", model, "--layer", 0, "--input", x, "--output", out],
+            ["unpack", model, "-o", out],
+            ["bench", model],
+        ):
+            self.assertEqual(run(*command, status=1).error, told)
+        self.assertFalse(out.exists())
+
+    def test_a_short_name_for_the_output(self):
+        x = self.save("x.safetensors", x=self.inputs())
+        run("run", self.packed, "--layer", 0, "--input", x, "-o", self.y)
+        self.assertTrue(self.y.exists())
+
 
 if __name__ == "__main__":
     support.main()

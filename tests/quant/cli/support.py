@@ -7,6 +7,7 @@ import pathlib
 import random
 import re
 import shlex
+import struct
 import subprocess
 import sys
 import tempfile
@@ -127,6 +128,30 @@ def write_bert(folder, d, m, layers, rng):
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     save_file(tensors, folder / "model.safetensors")
     return tensors
+
+
+def write_gguf(path, d, m, layers, rng):
+    """A Llama in GGUF whose feed-forward matrices are Q8_0: blocks of an f16 scale and 32 integers."""
+
+    def text(value):
+        return struct.pack("<Q", len(value)) + value.encode()
+
+    values = text("general.architecture") + struct.pack("<I", 8) + text("llama")
+    numbers = {"embedding_length": d, "feed_forward_length": m, "block_count": layers}
+    for key, number in numbers.items():
+        values += text(f"llama.{key}") + struct.pack("<II", 4, number)
+    block = np.dtype([("scale", "<f2"), ("integers", "i1", 32)])
+    infos, data = b"", b""
+    for i in range(layers):
+        for name, rows, cols in (("gate", m, d), ("up", m, d), ("down", d, m)):
+            infos += text(f"blk.{i}.ffn_{name}.weight")
+            infos += struct.pack("<IQQIQ", 2, cols, rows, 8, len(data))
+            blocks = np.zeros(rows * cols // 32, block)
+            blocks["scale"] = 0.5 / 127 / np.sqrt(cols)
+            blocks["integers"] = rng.integers(-127, 128, (len(blocks), 32))
+            data += blocks.tobytes() + b"\0" * (-blocks.nbytes % 32)
+    head = b"GGUF" + struct.pack("<IQQ", 3, 3 * layers, 1 + len(numbers)) + values + infos
+    path.write_bytes(head + b"\0" * (-len(head) % 32) + data)
 
 
 def format_functions():

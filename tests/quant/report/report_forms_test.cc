@@ -2,16 +2,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <format>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "quant/report/report_html.h"
 #include "quant/report/report_json.h"
 #include "quant/report/report_text.h"
+#include "quant/report/verdict.h"
 #include "tests/quant/report/synthetic_report.h"
 
 namespace sluice {
@@ -99,6 +102,17 @@ TEST(ReportText, RandomInputsAreLoud) {
   EXPECT_THAT(ReportHtml(report, kOrigin), HasSubstr("RANDOM INPUTS"));
 }
 
+TEST(ReportForms, AQuantizedSourceIsLoud) {
+  ModelReport report = test::SyntheticReport(1);
+  EXPECT_THAT(ReportText(report) + ReportHtml(report, kOrigin), Not(HasSubstr("QUANTIZED SOURCE")));
+  report.source = {.types = {{"Q4_1", 3}}, .quantized = 3, .bytes = 1000000};
+  EXPECT_THAT(ReportText(report), HasSubstr("!! QUANTIZED SOURCE"));
+  EXPECT_THAT(ReportHtml(report, kOrigin), HasSubstr("QUANTIZED SOURCE"));
+  EXPECT_THAT(ReportHtml(report, kOrigin), HasSubstr("1.00 MB in the source"));
+  EXPECT_EQ(json::parse(ReportJson(report))["source"],
+            json({{"types", {{"Q4_1", 3}}}, {"bytes", 1000000}, {"quantized", 3}}));
+}
+
 TEST(ReportHtml, IsOneFileWithoutScriptsOrNetwork) {
   ModelReport report = test::SyntheticReport(30);
   report.calibration_source = "random";
@@ -121,6 +135,7 @@ TEST(ReportHtml, IsOneFileWithoutScriptsOrNetwork) {
 TEST(ReportHtml, EveryTagIsClosed) {
   ModelReport report = test::SyntheticReport(3);
   report.calibration_source = "random";
+  report.source = {.types = {{"Q4_1", 9}}, .quantized = 9, .bytes = 1};
   report.warnings = {"one"};
   const std::string html = ReportHtml(report, kOrigin);
   for (const char* tag :
@@ -161,6 +176,63 @@ TEST(ReportHtml, ShowsEveryLayerAndMatrix) {
   EXPECT_EQ(Count(html, "576 × 1536"), 5u);
   EXPECT_EQ(Count(html, "1536 × 576"), 10u);
   EXPECT_THAT(html, HasSubstr("sluice report model file"));
+}
+
+// The classes of the heat-map's cells in the row of `layer`, "everything" first.
+std::vector<std::string> HeatClasses(const std::string& html, size_t layer) {
+  const size_t table = html.find("<table class=\"heat\">");
+  const size_t row = html.find(std::format("<tr><th>{}</th>", layer), table);
+  const std::string text = html.substr(row, html.find("</tr>", row) - row);
+  std::vector<std::string> classes;
+  const std::regex cell("<td class=\"(\\w+)\">");
+  for (std::sregex_iterator i(text.begin(), text.end(), cell), end; i != end; ++i) {
+    classes.push_back((*i)[1]);
+  }
+  return classes;
+}
+
+TEST(ReportHtml, OneBadLayerDoesNotFlattenTheHeatMap) {
+  ModelReport report = test::SyntheticReport(3);
+  for (size_t i = 0; i < 3; ++i) {
+    Attribution& a = report.layers[i].attribution;
+    a.matrices = {{0.02, 0.03, 0.04}};
+    a.input_activations = a.hidden_activations = 0.01;
+    a.all = i == 0 ? 0.05 : i == 1 ? 0.2 : 8.0;
+  }
+  const std::string html = ReportHtml(report, kOrigin);
+  EXPECT_THAT(HeatClasses(html, 0), ElementsAre("h2", "h1", "h1", "h2", "h0", "h0"));
+  EXPECT_EQ(HeatClasses(html, 1)[0], "h4");
+  EXPECT_EQ(HeatClasses(html, 2)[0], "h9");
+  EXPECT_THAT(html, HasSubstr("<th>layer</th><th>everything</th><th>gate</th>"));
+  EXPECT_THAT(html, HasSubstr("1.00 % and less"));
+}
+
+TEST(ReportHtml, LayersThatAreAlikeLookAlike) {
+  ModelReport report = test::SyntheticReport(2);
+  report.layers[0].attribution.all = 0.1;
+  report.layers[1].attribution.all = 0.101;
+  for (LayerReport& layer : report.layers) {
+    layer.attribution.matrices = {{0.1, 0.1, 0.1}};
+    layer.attribution.input_activations = layer.attribution.hidden_activations = 0.1;
+  }
+  const std::string html = ReportHtml(report, kOrigin);
+  EXPECT_EQ(HeatClasses(html, 0), HeatClasses(html, 1));
+}
+
+// Tables that are wider than a phone say that there is more.
+TEST(ReportHtml, TablesThatScrollHaveAShadow) {
+  const std::string html = ReportHtml(test::SyntheticReport(1), kOrigin);
+  EXPECT_EQ(Count(html, "<table"), Count(html, "<div class=\"scroll\">"));
+  EXPECT_THAT(html, HasSubstr(".scroll::after"));
+}
+
+TEST(ReportForms, OfOneLayerThereIsNoAverage) {
+  const ModelReport one = test::SyntheticReport(1);
+  EXPECT_THAT(Judge(one).cost + Judge(one).source, Not(HasSubstr("on average")));
+  EXPECT_THAT(ReportHtml(one, kOrigin), Not(HasSubstr("on average")));
+  EXPECT_THAT(ReportHtml(one, kOrigin), Not(HasSubstr("mean of the layers")));
+  const Verdict two = Judge(test::SyntheticReport(2));
+  EXPECT_EQ(Count(two.cost + two.source, "on average"), 2u);
 }
 
 TEST(ReportHtml, FiguresThatAreNotFiniteDoNotBreakTheCharts) {

@@ -52,6 +52,30 @@ TEST(Verdict, ComparesSizeWithFp32) {
   EXPECT_EQ(Fp32Bytes(report), 4u * 3 * 576 * 1536);
 }
 
+TEST(Verdict, ComparesSizeWithTheSource) {
+  ModelReport report = test::SyntheticReport(1);
+  report.totals.ffn_bytes = 3ull * 576 * 1536 / 2;
+  EXPECT_THAT(Judge(report).size, Not(HasSubstr("source")));  // nothing is known of it
+  report.source = {.types = {{"F32", 3}}, .quantized = 0, .bytes = Fp32Bytes(report)};
+  EXPECT_THAT(Judge(report).size, Not(HasSubstr("source")));  // which would say it twice
+  report.source = {.types = {{"BF16", 3}}, .quantized = 0, .bytes = Fp32Bytes(report) / 2};
+  EXPECT_THAT(Judge(report).size, HasSubstr("as BF16: 4.00 times as much"));
+  report.source = {
+      .types = {{"Q4_K", 2}, {"Q6_K", 1}}, .quantized = 3, .bytes = report.totals.ffn_bytes / 2};
+  EXPECT_THAT(Judge(report).size,
+              HasSubstr("as Q4_K (2 matrices), Q6_K (1 matrix): 0.500 times as much"));
+}
+
+TEST(Verdict, OnlyASourceOfIntegersIsWarnedOf) {
+  EXPECT_EQ(QuantizedSourceWarning({}), "");
+  EXPECT_EQ(QuantizedSourceWarning({.types = {{"BF16", 6}}, .quantized = 0, .bytes = 1}), "");
+  EXPECT_THAT(QuantizedSourceWarning({.types = {{"Q4_1", 6}}, .quantized = 6, .bytes = 1}),
+              HasSubstr("all 6 matrices were integers before: Q4_1."));
+  EXPECT_THAT(
+      QuantizedSourceWarning({.types = {{"F16", 2}, {"Q5_0", 4}}, .quantized = 4, .bytes = 1}),
+      HasSubstr("4 of 6 matrices were integers"));
+}
+
 TEST(Verdict, AnErrorThatIsNotFiniteIsTheWorstAndIsSaid) {
   ModelReport report = test::SyntheticReport(4);
   report.layers[2].output.relative_l2 = kNan;
