@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <tuple>
 #include <vector>
@@ -111,13 +112,21 @@ std::vector<ActivationFormat> ActivationsOf(WeightFormat format) {
   return {ActivationFormat::kRow, ActivationFormat::kBlock};
 }
 
+// Scales of many magnitudes: with like ones nearly every float sum is exact, and one that is taken in
+// another order or in other pieces does not show.
+QuantizedMatrix MatrixOfManyScales(Random& random, WeightFormat format, size_t rows, size_t cols) {
+  QuantizedMatrix matrix = test::RandomMatrix(random, format, rows, cols);
+  for (float& scale : matrix.scales) scale = std::ldexp(scale, random.Integer(-6, 6));
+  return matrix;
+}
+
 class DotTest : public testing::TestWithParam<std::tuple<WeightFormat, size_t>> {};
 
 TEST_P(DotTest, EqualsReference) {
   const auto [format, cols] = GetParam();
   Random random;
   for (const size_t rows : {1, 16, 31, 33, 64}) {
-    const PackedMatrix packed = *Pack(test::RandomMatrix(random, format, rows, cols));
+    const PackedMatrix packed = *Pack(MatrixOfManyScales(random, format, rows, cols));
     for (const ActivationFormat activation : ActivationsOf(format)) {
       constexpr size_t kTokens = 20;
       const Rows x(random, activation, kTokens, cols);
