@@ -112,8 +112,8 @@ std::vector<ActivationFormat> ActivationsOf(WeightFormat format) {
   return {ActivationFormat::kRow, ActivationFormat::kBlock};
 }
 
-// Scales of many magnitudes: with like ones nearly every float sum is exact, and one that is taken in
-// another order or in other pieces does not show.
+// Scales of many magnitudes: with like ones nearly every float sum is exact, and one that is taken
+// in another order or in other pieces does not show.
 QuantizedMatrix MatrixOfManyScales(Random& random, WeightFormat format, size_t rows, size_t cols) {
   QuantizedMatrix matrix = test::RandomMatrix(random, format, rows, cols);
   for (float& scale : matrix.scales) scale = std::ldexp(scale, random.Integer(-6, 6));
