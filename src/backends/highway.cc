@@ -20,6 +20,7 @@ namespace {
 constexpr size_t kUnitRows = kActivationBlock;
 constexpr size_t kUnitStrips = kUnitRows / kStripRows;
 static_assert(2 * kUnitStrips <= kMaxStrips);
+
 // What a pass keeps in scratch.
 struct Scratch {
   ActivationRows x;
