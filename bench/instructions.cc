@@ -5,15 +5,20 @@
 
 #include "sluice/cpu.h"
 
-#if defined(__x86_64__)
+// The loops switch the compiler's target by GCC's pragmas. Clang has none like them, and builds
+// without limits.
+#if defined(__clang__)
+#elif defined(__x86_64__)
+#define SLUICE_BENCH_X86
 #include <immintrin.h>
 #elif defined(__aarch64__)
+#define SLUICE_BENCH_ARM64
 #include <arm_neon.h>
 #endif
 
 namespace sluice::bench {
 
-#if defined(__x86_64__)
+#ifdef SLUICE_BENCH_X86
 #define SLUICE_BENCH_REGISTER "v"
 
 namespace {
@@ -127,7 +132,7 @@ double Dots(size_t rounds) {
 }  // namespace
 #pragma GCC pop_options
 
-#elif defined(__aarch64__)
+#elif defined(SLUICE_BENCH_ARM64)
 #define SLUICE_BENCH_REGISTER "w"
 
 #pragma GCC push_options
@@ -169,13 +174,13 @@ namespace {
    set::Blocks<128, false>}
 
 constexpr DotInstruction kDotInstructions[] = {
-#if defined(__x86_64__)
+#ifdef SLUICE_BENCH_X86
     {"TDPBSSD", "amx_int8", {amx::Dots, nullptr, nullptr, nullptr, nullptr}},
     {"VPDPBUSD_zmm", "avx512_vnni", SLUICE_BENCH_LOOPS(vnni512)},
     {"VPDPBUSD_ymm", "avx_vnni", SLUICE_BENCH_LOOPS(vnni256)},
     {"maddubs_zmm", "avx512", SLUICE_BENCH_LOOPS(maddubs512)},
     {"maddubs_ymm", "avx2", SLUICE_BENCH_LOOPS(maddubs256)},
-#elif defined(__aarch64__)
+#elif defined(SLUICE_BENCH_ARM64)
     {"SMMLA", "i8mm", SLUICE_BENCH_LOOPS(smmla)},
     {"SDOT", "dotprod", SLUICE_BENCH_LOOPS(sdot)},
 #endif
@@ -183,10 +188,10 @@ constexpr DotInstruction kDotInstructions[] = {
 };
 
 constexpr FmaInstruction kFmaInstructions[] = {
-#if defined(__x86_64__)
+#ifdef SLUICE_BENCH_X86
     {"FMA_zmm", "avx512", vnni512::Fmas},
     {"FMA_ymm", "avx2", maddubs256::Fmas},
-#elif defined(__aarch64__)
+#elif defined(SLUICE_BENCH_ARM64)
     {"FMLA", "dotprod", sdot::Fmas},
 #endif
     {"", "no CPU has this", nullptr},
