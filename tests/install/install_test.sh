@@ -47,6 +47,7 @@ read -ra flags <<<"$(pkg-config --cflags --libs sluice)"
   fail "a program that uses pkg-config"
 
 # README's program, as a reader would copy it. Without a file it says so and does not crash.
+# shellcheck disable=SC2016 # Markdown's backticks
 sed -n '/^```cpp$/,/^```$/{/^```/!p}' "$source_dir/README.md" >"$work/readme.cc"
 "$cxx" -std=c++23 "$work/readme.cc" "${flags[@]}" -o "$work/readme" || fail "README's program"
 mkdir "$work/empty" && cp "$work/model.safetensors" "$work/model.sluice.safetensors"
