@@ -28,6 +28,31 @@ using Ints256 = int32_t __attribute__((vector_size(32)));
 using Floats256 = float __attribute__((vector_size(32)));
 }  // namespace
 
+// Each set in a region that has its instructions and no others: with VNNI at hand a compiler may
+// use it where it is not asked for. A wider region takes over what a narrower one has.
+//
+// Without VNNI: pairs to int16, pairs of those to int32, sum. In assembly, since the compiler would
+// compute the product of unchanging operands once.
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512vl")
+namespace {
+namespace maddubs512 {
+using Ints = Ints512;
+using Floats = Floats512;
+constexpr size_t kMixChains = 10, kDotChains = 16, kValuesPerDot = 4;
+inline Ints Dot(Ints sum, Ints w, Ints x) {
+  __m512i pairs;
+  asm volatile("vpmaddubsw %2, %1, %0" : "=v"(pairs) : "v"(w), "v"(x));
+  return sum + Ints(_mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
+}
+inline Floats ToFloat(Ints sum) { return Floats(_mm512_cvtepi32_ps(__m512i(sum))); }
+inline Floats Mul(Floats a, Floats b) { return a * b; }
+inline Floats Fma(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
+#include "bench/mix-inl.h"
+}  // namespace maddubs512
+}  // namespace
+#pragma GCC pop_options
+
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512vnni")
 namespace {
@@ -38,50 +63,16 @@ constexpr size_t kMixChains = 12, kDotChains = 16, kValuesPerDot = 4;
 inline Ints Dot(Ints sum, Ints w, Ints x) {
   return Ints(_mm512_dpbusd_epi32(__m512i(sum), __m512i(w), __m512i(x)));
 }
-inline Floats ToFloat(Ints sum) { return Floats(_mm512_cvtepi32_ps(__m512i(sum))); }
-inline Floats Mul(Floats a, Floats b) { return a * b; }
-inline Floats Fma(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
+using maddubs512::Fma;
+using maddubs512::Mul;
+using maddubs512::ToFloat;
 #include "bench/mix-inl.h"
 }  // namespace vnni512
-
-// Without VNNI: pairs to int16, pairs of those to int32, sum. In assembly, since the compiler would
-// compute the product of unchanging operands once.
-namespace maddubs512 {
-using Ints = Ints512;
-using Floats = Floats512;
-constexpr size_t kMixChains = 10, kDotChains = 16, kValuesPerDot = 4;
-inline Ints Dot(Ints sum, Ints w, Ints x) {
-  __m512i pairs;
-  asm volatile("vpmaddubsw %2, %1, %0" : "=v"(pairs) : "v"(w), "v"(x));
-  return sum + Ints(_mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
-}
-using vnni512::Fma;
-using vnni512::Mul;
-using vnni512::ToFloat;
-#include "bench/mix-inl.h"
-}  // namespace maddubs512
 }  // namespace
 #pragma GCC pop_options
 
-#pragma GCC push_options
-#pragma GCC target("avx2,fma,avxvnni")
-namespace {
-namespace vnni256 {
-using Ints = Ints256;
-using Floats = Floats256;
-constexpr size_t kMixChains = 5, kDotChains = 12, kValuesPerDot = 4;
-inline Ints Dot(Ints sum, Ints w, Ints x) {
-  return Ints(_mm256_dpbusd_avx_epi32(__m256i(sum), __m256i(w), __m256i(x)));
-}
-inline Floats ToFloat(Ints sum) { return Floats(_mm256_cvtepi32_ps(__m256i(sum))); }
-inline Floats Mul(Floats a, Floats b) { return a * b; }
-inline Floats Fma(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }
 #undef SLUICE_BENCH_REGISTER
 #define SLUICE_BENCH_REGISTER "x"
-#include "bench/mix-inl.h"
-}  // namespace vnni256
-}  // namespace
-#pragma GCC pop_options
 
 #pragma GCC push_options
 #pragma GCC target("avx2,fma")
@@ -100,6 +91,24 @@ inline Floats Mul(Floats a, Floats b) { return a * b; }
 inline Floats Fma(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }
 #include "bench/mix-inl.h"
 }  // namespace maddubs256
+}  // namespace
+#pragma GCC pop_options
+
+#pragma GCC push_options
+#pragma GCC target("avx2,fma,avxvnni")
+namespace {
+namespace vnni256 {
+using Ints = Ints256;
+using Floats = Floats256;
+constexpr size_t kMixChains = 5, kDotChains = 12, kValuesPerDot = 4;
+inline Ints Dot(Ints sum, Ints w, Ints x) {
+  return Ints(_mm256_dpbusd_avx_epi32(__m256i(sum), __m256i(w), __m256i(x)));
+}
+using maddubs256::Fma;
+using maddubs256::Mul;
+using maddubs256::ToFloat;
+#include "bench/mix-inl.h"
+}  // namespace vnni256
 }  // namespace
 #pragma GCC pop_options
 
