@@ -152,10 +152,10 @@ class GgufParser {
 
  private:
   Status ReadVersion() {
-    SLUICE_ASSIGN(const auto magic, cursor_.Take(4, "the magic number"));
-    if (std::memcmp(magic.data(), "GGUF", 4) != 0) {
-      return Fail(ErrorCode::kCorrupt, "{}: not a GGUF file: it does not begin with \"GGUF\"",
-                  path_);
+    SLUICE_ASSIGN(const auto magic, cursor_.Take(kGgufMagic.size(), "the magic number"));
+    if (std::memcmp(magic.data(), kGgufMagic.data(), kGgufMagic.size()) != 0) {
+      return Fail(ErrorCode::kCorrupt, "{}: not a GGUF file: it does not begin with \"{}\"", path_,
+                  kGgufMagic);
     }
     SLUICE_ASSIGN(const uint32_t version, cursor_.Read<uint32_t>("the version"));
     if (version == 2 || version == 3) return {};

@@ -17,6 +17,9 @@
 
 namespace sluice {
 
+// What a GGUF file begins with.
+inline constexpr std::string_view kGgufMagic = "GGUF";
+
 // The numbers are the file's.
 enum class GgufType : uint32_t {
   kUint8,

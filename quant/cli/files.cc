@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "quant/checkpoint/gguf.h"
 #include "quant/checkpoint/locate.h"
 #include "quant/report/report_json.h"
 #include "src/base/mapped_file.h"
@@ -79,9 +80,8 @@ Expected<Model> OpenPacked(const std::string& path) {
   Expected<Model> model = Model::Open(path);
   if (model) return model;
   const auto mapped = MappedFile::Open(path);
-  constexpr std::string_view kGguf = "GGUF";
-  if (mapped && mapped->bytes().size() >= kGguf.size() &&
-      std::memcmp(mapped->bytes().data(), kGguf.data(), kGguf.size()) == 0) {
+  if (mapped && mapped->bytes().size() >= kGgufMagic.size() &&
+      std::memcmp(mapped->bytes().data(), kGgufMagic.data(), kGgufMagic.size()) == 0) {
     return Fail(ErrorCode::kInvalidArgument, "{}: is a GGUF checkpoint; quantize it first", path);
   }
   return model;
