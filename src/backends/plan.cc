@@ -11,17 +11,20 @@
 namespace sluice {
 namespace {
 
-// Rough speeds of one core, on the low side of what the benchmarks show on machines from a Pi 4 to
-// a Xeon: the question is only whether a piece of work outlasts the waking of a thread.
+// Rough speeds of one core of a Xeon, below what its benchmarks show (20 GB/s, 350 to 700 GOP/s);
+// no slower machine has been measured. The question is only whether the work outlasts the waking of
+// a thread, and on a slower core it lasts longer.
 constexpr double kBytesPerSecond = 10e9;
 constexpr double kOperationsPerSecond = 200e9;
-// Three forks and joins of sleeping threads take 5 µs each; of spinning ones, half a microsecond.
+// Three forks and joins, allowed 5 µs each. Of threads that still spin one takes 0.7 µs
+// (roofline_bench, fork_join/pool); sleeping ones take longer, which has not been measured.
 constexpr double kParallelSeconds = 15e-6;
 // Pieces per thread, so that a thread that was held up does not hold up the others.
 constexpr size_t kPiecesPerThread = 4;
 // Of a CPU that does not tell: a Cortex-A76's.
 constexpr size_t kDefaultLevel2Bytes = size_t{512} << 10;
-constexpr size_t kMinChunkTokens = 24;  // less, and unpacking shows
+// Unpacking a line takes 3 instructions, and each token 2 dot products: 6 % at this many.
+constexpr size_t kMinChunkTokens = 24;
 
 size_t Grain(size_t pieces, size_t threads) {
   return std::max<size_t>(1, pieces / (threads * kPiecesPerThread));

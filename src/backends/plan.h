@@ -1,4 +1,4 @@
-// How a pass over a block is cut: a small cost model with measured constants. A plan decides about
+// How a pass over a block is cut: a small cost model. A plan decides about
 // time only: every way of cutting gives the same bits.
 #ifndef SLUICE_SRC_BACKENDS_PLAN_H_
 #define SLUICE_SRC_BACKENDS_PLAN_H_
@@ -28,8 +28,6 @@ struct PassPlan {
   size_t unit_grain = 1;
   size_t group_grain = 1;
   size_t token_grain = 1;
-
-  friend bool operator==(const PassPlan&, const PassPlan&) = default;
 };
 
 PassPlan PlanPass(const PlanInput& input);
