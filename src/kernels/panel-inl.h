@@ -8,7 +8,6 @@
 #ifndef SLUICE_SRC_KERNELS_PANEL_INL_H_
 #define SLUICE_SRC_KERNELS_PANEL_INL_H_
 
-#include "hwy/cache_control.h"
 #include "src/kernels/kernels.h"
 #include "src/kernels/target-inl.h"
 #include "src/kernels/tile-inl.h"
