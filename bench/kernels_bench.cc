@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "src/kernels/activation_tiles.h"
 #include "src/kernels/kernels.h"
 
 namespace sluice {
@@ -86,7 +87,17 @@ void Dot(benchmark::State& state, const Kernels& kernels, WeightFormat format,
   const PackedMatrix packed = RandomMatrix(format);
   const PackedMatrixView matrix = packed.view();
   const Activations x(kernels, activations, tokens);
-  AlignedBuffer out = *AlignedBuffer::Create(tokens * kMaxStrips * kStripRows * sizeof(float));
+  std::vector<std::byte> tile_data(TilesBytes(tokens, x.rows));
+  const ActivationTiles tiles = {
+      .height = tokens < kBatchTokens ? 0 : kernels.tile_height(format, activations),
+      .tokens = tokens,
+      .blocks = x.rows.offset_stride,
+      .data = tile_data.data()};
+  if (tiles.height != 0) {
+    const size_t count = TokenTiles(tokens, tiles.height).count();
+    for (size_t tile = 0; tile < count; ++tile) PackTile(x.rows, tiles, tile);
+  }
+  AlignedBuffer out = *AlignedBuffer::Create(tokens * kDotStride * sizeof(float));
   DotArgs args;
   args.layout = matrix.layout;
   args.num_strips = kMaxStrips;
@@ -95,9 +106,9 @@ void Dot(benchmark::State& state, const Kernels& kernels, WeightFormat format,
     if (format.quantized()) args.scales[s] = matrix.strip_scales(s);
   }
   args.x = &x.rows;
+  if (tiles.height != 0) args.tiles = &tiles;
   args.tokens = tokens;
   args.out = reinterpret_cast<float*>(out.data());
-  args.out_stride = kMaxStrips * kStripRows;
   for (auto _ : state) {
     kernels.dot(args);
     benchmark::ClobberMemory();

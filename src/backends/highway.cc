@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cassert>
 #include <cstring>
 #include <format>
+#include <initializer_list>
 
 #include "src/backends/carver.h"
 #include "src/backends/plan.h"
 #include "src/base/status.h"
 #include "src/base/thread_pool.h"
+#include "src/kernels/activation_tiles.h"
 #include "src/kernels/kernels.h"
 #include "src/kernels/reference.h"
 
@@ -24,7 +27,9 @@ static_assert(2 * kUnitStrips <= kMaxStrips);
 // What a pass keeps in scratch.
 struct Scratch {
   ActivationRows x;
+  ActivationTiles x_tiles;  // null data: the kernels read rows
   ActivationRows hidden;
+  ActivationTiles hidden_tiles;
   float* hidden_floats = nullptr;  // before they are quantized by row, or for float weights
   uint32_t* poisoned = nullptr;    // [tokens], nonzero: the token's result is NaN
   size_t bytes = 0;
@@ -45,6 +50,13 @@ ActivationRows CarveRows(Carver& carver, ActivationFormat format, size_t tokens,
   return rows;
 }
 
+ActivationTiles CarveTiles(Carver& carver, const ActivationRows& rows, size_t tokens,
+                           size_t height) {
+  ActivationTiles tiles = {.height = height, .tokens = tokens, .blocks = rows.offset_stride};
+  if (height != 0) tiles.data = carver.Take<std::byte>(TilesBytes(tokens, rows));
+  return tiles;
+}
+
 // Zeros between the last block that holds values and the row's end.
 void ZeroTail(const ActivationRows& rows, size_t token) {
   const size_t blocks = DivCeil(rows.cols, kActivationBlock);
@@ -54,15 +66,19 @@ void ZeroTail(const ActivationRows& rows, size_t token) {
               (rows.offset_stride - blocks) * sizeof(int32_t));
 }
 
-// Calls body(first, count) over [0, tokens) in chunks of at most `chunk_tokens`, all of about one
-// size: a short last chunk would unpack the weights for a few tokens.
+// Calls body(first, count) over all tokens in chunks of at most `chunk_tokens`, of whole tiles
+// where there are tiles, and all of about one size: a short last chunk would unpack the weights for
+// a few tokens.
 template <class Body>
-void ForEachChunk(size_t tokens, size_t chunk_tokens, const Body& body) {
-  size_t first = 0;
-  for (size_t chunks = DivCeil(tokens, chunk_tokens); chunks != 0; --chunks) {
-    const size_t count = DivCeil(tokens - first, chunks);
-    body(first, count);
-    first += count;
+void ForEachChunk(size_t tokens, const ActivationTiles& tiles, size_t chunk_tokens,
+                  const Body& body) {
+  const TokenTiles cut(tokens, tiles.height == 0 ? 1 : tiles.height);
+  const size_t chunk_tiles = std::max<size_t>(1, chunk_tokens / std::max<size_t>(1, tiles.height));
+  size_t tile = 0;
+  for (size_t chunks = DivCeil(cut.count(), chunk_tiles); chunks != 0; --chunks) {
+    const size_t next = tile + DivCeil(cut.count() - tile, chunks);
+    body(cut.Begin(tile), cut.Begin(next) - cut.Begin(tile));
+    tile = next;
   }
 }
 
@@ -97,6 +113,7 @@ class KernelRunner final : public BlockRunner {
         scratch.poisoned[t] = !PrepareRow(kernels, scratch.x, pass.x.data + t * pass.x.stride, t);
       }
     });
+    PackTiles(pool, scratch.x, scratch.x_tiles);
     const size_t units = DivCeil(block_.d_ff, kUnitRows);
     ParallelFor(pool, units, plan.unit_grain, [&](size_t begin, size_t end) {
       for (size_t unit = begin; unit < end; ++unit) {
@@ -117,14 +134,15 @@ class KernelRunner final : public BlockRunner {
     const size_t strips = block_.matrices[Matrix::kDown].layout.strips();
     const size_t groups = DivCeil(strips, kMaxStrips);
     const PassPlan plan = PlanFor(pass.x.rows);
-    ParallelFor(plan.parallel ? pool_ : nullptr, groups, plan.group_grain,
-                [&](size_t begin, size_t end) {
-                  for (size_t group = begin; group < end; ++group) {
-                    const size_t strip = group * kMaxStrips;
-                    DownStrips(kernels, scratch, pass, strip, std::min(kMaxStrips, strips - strip),
-                               plan.chunk_tokens);
-                  }
-                });
+    const ThreadPool* pool = plan.parallel ? pool_ : nullptr;
+    PackTiles(pool, scratch.hidden, scratch.hidden_tiles);
+    ParallelFor(pool, groups, plan.group_grain, [&](size_t begin, size_t end) {
+      for (size_t group = begin; group < end; ++group) {
+        const size_t strip = group * kMaxStrips;
+        DownStrips(kernels, scratch, pass, strip, std::min(kMaxStrips, strips - strip),
+                   plan.chunk_tokens);
+      }
+    });
   }
 
   std::string Describe() const override {
@@ -159,6 +177,29 @@ class KernelRunner final : public BlockRunner {
                      .weight_bytes = weight_bytes_,
                      .level2_bytes = Level2CacheBytes()});
   }
+  // Of the tiles that matrices want of the activations that they share; 0: they read rows.
+  size_t TileHeight(std::initializer_list<Matrix> matrices, ActivationFormat x,
+                    size_t tokens) const {
+    size_t height = 0;
+    for (const Matrix m : matrices) {
+      if (tokens < kBatchTokens || (m == Matrix::kGate && !block_.gated)) continue;
+      const size_t wanted = kernels_[m].batch->tile_height(block_.matrices[m].layout.format, x);
+      assert(height == 0 || wanted == 0 || height == wanted);
+      height = std::max(height, wanted);
+    }
+    return height;
+  }
+  static const ActivationTiles* OrNull(const ActivationTiles& tiles) {
+    return tiles.height == 0 ? nullptr : &tiles;
+  }
+  static void PackTiles(const ThreadPool* pool, const ActivationRows& rows,
+                        const ActivationTiles& tiles) {
+    if (tiles.height == 0) return;
+    ParallelFor(pool, TokenTiles(tiles.tokens, tiles.height).count(), 1,
+                [&](size_t begin, size_t end) {
+                  for (size_t tile = begin; tile < end; ++tile) PackTile(rows, tiles, tile);
+                });
+  }
   size_t HiddenStride() const { return RoundUp(block_.d_ff, kUnitRows); }
 
   Scratch Carve(size_t tokens, std::byte* base) const {
@@ -166,7 +207,11 @@ class KernelRunner final : public BlockRunner {
     Scratch scratch;
     scratch.poisoned = carver.Take<uint32_t>(tokens);
     scratch.x = CarveRows(carver, block_.input, tokens, block_.d_model);
+    scratch.x_tiles = CarveTiles(carver, scratch.x, tokens,
+                                 TileHeight({Matrix::kGate, Matrix::kUp}, block_.input, tokens));
     scratch.hidden = CarveRows(carver, block_.hidden, tokens, block_.d_ff);
+    scratch.hidden_tiles = CarveTiles(carver, scratch.hidden, tokens,
+                                      TileHeight({Matrix::kDown}, block_.hidden, tokens));
     if (block_.hidden != ActivationFormat::kBlock) {
       scratch.hidden_floats = carver.Take<float>(tokens * HiddenStride());
       scratch.hidden.floats = scratch.hidden_floats;
@@ -196,9 +241,9 @@ class KernelRunner final : public BlockRunner {
                  size_t first_token, size_t count, float* out) const {
     DotArgs args;
     args.x = &scratch.x;
+    args.tiles = OrNull(scratch.x_tiles);
     args.first_token = first_token;
     args.tokens = count;
-    args.out_stride = kMaxStrips * kStripRows;
     args.out = out;
     if (block_.gated) {
       const PackedMatrixView& gate = block_.matrices[Matrix::kGate];
@@ -229,15 +274,15 @@ class KernelRunner final : public BlockRunner {
   // 32 rows of the hidden vector for all tokens, in the form that down takes.
   void HiddenUnit(const Kernels& kernels, const Scratch& scratch, size_t unit, size_t tokens,
                   size_t chunk_tokens) const {
-    alignas(kAlignment) float dots[kMaxDotTokens * kMaxStrips * kStripRows];
+    alignas(kAlignment) float dots[kMaxDotTokens * kDotStride];
     const size_t row = unit * kUnitRows;
     const size_t strip = unit * kUnitStrips;
     const size_t strips =
         std::min(kUnitStrips, block_.matrices[Matrix::kUp].layout.strips() - strip);
-    ForEachChunk(tokens, chunk_tokens, [&](size_t first, size_t count) {
+    ForEachChunk(tokens, scratch.x_tiles, chunk_tokens, [&](size_t first, size_t count) {
       DotGateUp(scratch, strip, strips, tokens, first, count, dots);
       for (size_t t = 0; t < count; ++t) {
-        CombineUnit(kernels, scratch, row, strips, first + t, dots + t * kMaxStrips * kStripRows);
+        CombineUnit(kernels, scratch, row, strips, first + t, dots + t * kDotStride);
       }
     });
   }
@@ -272,25 +317,25 @@ class KernelRunner final : public BlockRunner {
 
   void DownStrips(const Kernels& kernels, const Scratch& scratch, const Pass& pass, size_t strip,
                   size_t strips, size_t chunk_tokens) const {
-    alignas(kAlignment) float dots[kMaxDotTokens * kMaxStrips * kStripRows];
+    alignas(kAlignment) float dots[kMaxDotTokens * kDotStride];
     const PackedMatrixView& down = block_.matrices[Matrix::kDown];
     const size_t row = strip * kStripRows;
     DotArgs args;
     args.x = &scratch.hidden;
+    args.tiles = OrNull(scratch.hidden_tiles);
     args.out = dots;
-    args.out_stride = kMaxStrips * kStripRows;
     FinishArgs finish;
     finish.bias = down.bias == nullptr ? nullptr : down.bias + row;
     finish.n = std::min(strips * kStripRows, block_.d_model - row);
     finish.add_to_residual = pass.add_to_residual;
-    ForEachChunk(pass.x.rows, chunk_tokens, [&](size_t first, size_t count) {
+    ForEachChunk(pass.x.rows, scratch.hidden_tiles, chunk_tokens, [&](size_t first, size_t count) {
       args.first_token = first;
       args.tokens = count;
       args.num_strips = 0;
       AddStrips(args, down, strip, strips, kMaxStrips);
       kernels.dot(args);
       for (size_t t = 0; t < args.tokens; ++t) {
-        finish.row = dots + t * args.out_stride;
+        finish.row = dots + t * kDotStride;
         finish.y = pass.y.data + (first + t) * pass.y.stride + row;
         finish.poisoned = scratch.poisoned[first + t] != 0;
         kernels.finish(finish);

@@ -41,9 +41,10 @@ PassPlan PlanPass(const PlanInput& input) {
   plan.parallel = input.threads > 1 && seconds > kParallelSeconds;
   const size_t threads = plan.parallel ? input.threads : 1;
 
-  // Half of the cache, as weights and results want the rest.
+  // Half of the cache, as weights and results want the rest. A token's value takes a byte, and a
+  // quarter more with its block's scale and offset.
   const size_t level2 = input.level2_bytes == 0 ? kDefaultLevel2Bytes : input.level2_bytes;
-  const size_t row_bytes = std::max<size_t>(1, std::max(input.d_model, input.d_ff));
+  const size_t row_bytes = std::max<size_t>(1, std::max(input.d_model, input.d_ff) * 5 / 4);
   plan.chunk_tokens = std::clamp(level2 / 2 / row_bytes, kMinChunkTokens, kMaxDotTokens);
 
   plan.unit_grain = Grain(DivCeil(input.d_ff, kActivationBlock), threads);

@@ -11,13 +11,13 @@ HWY_BEFORE_NAMESPACE();
 SLUICE_PUSH_EXTENSION
 namespace sluice::HWY_NAMESPACE::SLUICE_VARIANT {
 
-// Tile shapes: what the registers hold. AVX-512 has 32 registers of a whole strip; NEON 32 of a
-// quarter, AVX2 16 of a half, SSE 16 of a quarter. Blocked modes need an integer and a float
+// Tiles of few tokens: what the registers hold. AVX-512 has 32 registers of a whole strip; NEON 32
+// of a quarter, AVX2 16 of a half, SSE 16 of a quarter. Blocked modes need an integer and a float
 // accumulator each; where VPDPBUSD has 16 registers only, the integers come first, as it needs ten
 // independent sums to be kept busy, and the floats, used once in 32 columns, live in memory.
 struct TileShape {
-  size_t tokens;      // of the highest tile
-  size_t strips;      // of a tile of many tokens
+  size_t tokens;  // of the highest tile
+  size_t strips;
   size_t few_tokens;  // up to so many, a tile takes few_strips: as many streams of memory
   size_t few_strips;
 };
@@ -32,6 +32,34 @@ inline constexpr TileShape kConstantShape = kVectors == 1         ? TileShape{6,
                                             : kVectors != 2       ? TileShape{2, 1, 1, 1}
                                             : NibbleDot::kCarries ? TileShape{4, 1, 1, 2}
                                                                   : TileShape{6, 1, 1, 2};
+
+// Tiles over a panel. Only integer sums take registers, so there are more of them: 20 or 24 with
+// AVX-512, which VPDPBUSD's latency asks for. With a scale for every block of activations, tall
+// tiles of two strips were faster, with one for a row square ones, which load less
+// (bench/README.md).
+struct PanelShape {
+  size_t tokens;
+  size_t strips;
+};
+template <class W>
+inline constexpr bool kManySums = kVectors == 1 && !PanelWeights<W>::Dot::kCarries;
+// The height is one for all formats, as gate and up share one x.
+inline constexpr size_t kBlockTile = kVectors == 1    ? (NibbleDot::kCarries ? 6 : 10)
+                                     : kVectors == 2  ? (NibbleDot::kCarries ? 5 : 6)
+                                     : kManyRegisters ? 6
+                                                      : 2;
+inline constexpr size_t kRowTile = kVectors == 1 ? 6 : kBlockTile;
+template <class W, Mode kMode>
+inline constexpr PanelShape kPanelShape =
+    kXBlocked<kMode> ? PanelShape{kBlockTile, kVectors == 1 ? 2 : 1}
+                     : PanelShape{kRowTile, kManySums<W>    ? 4
+                                            : kVectors == 1 ? 2
+                                                            : 1};
+
+inline size_t TileHeight(WeightFormat format, ActivationFormat x) {
+  if (!format.quantized()) return 0;
+  return x == ActivationFormat::kBlock ? kBlockTile : kRowTile;
+}
 
 // A family of tiles of one kind, Of<kT, kS>::Run, and the shapes it is used in.
 template <class W, Mode kMode>
@@ -82,18 +110,26 @@ void Run(const DotArgs& args, size_t strip) {
   }
 }
 
-// Few tokens straight from the packed weights, many over a panel of them. (A strip that is left
-// over is not worth panels of its own.)
+// Strips [strip, …) over panels of kS, then of half as many. (A strip that is left over is not
+// worth panels of its own.)
+template <class W, Mode kMode, size_t kS>
+HWY_INLINE size_t RunPanelStrips(const DotArgs& args, size_t strip) {
+  for (; strip + kS <= args.num_strips; strip += kS) {
+    RunPanels<W, kMode, kPanelShape<W, kMode>.tokens, kS>(args, strip);
+  }
+  if constexpr (kS > 2) return RunPanelStrips<W, kMode, kS / 2>(args, strip);
+  return strip;
+}
+
+// Few tokens straight from the packed weights, many over panels of them.
 template <class W, Mode kMode>
 void RunQuantized(const DotArgs& args) {
   using Tiles = QuantizedTiles<W, kMode>;
-  constexpr TileShape kShape = Tiles::kShape;
-  if (args.tokens < kPanelTokens) return Run<Tiles, kShape.tokens>(args, 0);
   size_t strip = 0;
-  for (; strip + kShape.strips <= args.num_strips; strip += kShape.strips) {
-    RunPanels<W, kMode, kShape.tokens, kShape.strips>(args, strip);
+  if (args.tiles != nullptr) {
+    strip = RunPanelStrips<W, kMode, kPanelShape<W, kMode>.strips>(args, 0);
   }
-  if (strip < args.num_strips) Run<Tiles, kShape.few_tokens>(args, strip);
+  if (strip < args.num_strips) Run<Tiles, Tiles::kShape.tokens>(args, strip);
 }
 
 template <class W>

@@ -41,6 +41,16 @@ HWY_INLINE void PinRegister([[maybe_unused]] V& v) {
 #endif
 }
 
+// Hides where a pointer points: memory behind it is then read and written where the code says so.
+// (GCC moved a tile's float sums out of the loop over blocks, into registers that there are none
+// left of, and so onto the stack.)
+template <class T>
+HWY_INLINE void OpaquePointer([[maybe_unused]] T*& p) {
+#if HWY_COMPILER_GCC_ACTUAL
+  asm("" : "+r"(p));
+#endif
+}
+
 // Four activations in every lane.
 HWY_INLINE VI BroadcastFour(const int8_t* x) {
   int32_t four;

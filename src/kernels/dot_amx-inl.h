@@ -131,15 +131,14 @@ HWY_INLINE void StoreSums(const DotArgs& args, size_t strip, size_t token, size_
   // row.
   const float* x_scale = args.x->scales + (args.first_token + token) * args.x->scale_stride;
   const size_t x_scale_stride = args.x->scale_stride;
-  float* out = args.out + token * args.out_stride + strip * kStripRows;
-  const size_t out_stride = args.out_stride;
+  float* out = args.out + token * kDotStride + strip * kStripRows;
   const int32_t* sum = sums;
   for (size_t t = 0; t < tokens; ++t) {
     const auto scale = hn::Mul(w_scale, hn::Set(df, *x_scale));
     hn::Store(hn::Mul(hn::ConvertTo(df, hn::Load(di, sum)), scale), df, out);
     x_scale += x_scale_stride;
     sum += kStripRows;
-    out += out_stride;
+    out += kDotStride;
   }
 }
 

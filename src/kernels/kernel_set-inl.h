@@ -16,6 +16,7 @@ const Kernels& GetKernels() {  // NOLINT(misc-definitions-in-headers)
                                       QuantizeBlocks,
                                       QuantizeRow,
                                       AllFinite,
+                                      TileHeight,
                                       Dot,
                                       Combine,
                                       Finish};

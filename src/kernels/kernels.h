@@ -57,12 +57,32 @@ struct ActivationRows {
 // Columns that quantized rows are zero-padded to: the largest weight block.
 inline constexpr size_t kMaxBlock = 128;
 
+// Quantized rows once more, as the dot kernels of many tokens read them: in the order in which a
+// register tile of tokens wants them, so that it walks one stream instead of one for each token,
+// and three for each with scales and offsets. Tiles have `height` tokens or less: as few tiles as
+// there can be, all of one height or one less. A tile of h tokens is, for each 32 columns,
+// TileBlockBytes(h) bytes:
+//
+//   values   int8 [8][h][4]   four columns of each token side by side
+//   scales   f32 [h]          as in the rows; kBlock only
+//   offsets  int32 [h]        as in the rows
+struct ActivationTiles {
+  size_t height = 0;
+  size_t tokens = 0;
+  size_t blocks = 0;  // of 32 columns, padding included
+  std::byte* data = nullptr;
+};
+constexpr size_t TileBlockBytes(size_t tokens) {
+  return tokens * (kActivationBlock + sizeof(float) + sizeof(int32_t));
+}
+
 // The strips that one dot call multiplies: of one matrix, or of gate and up side by side, which are
 // then four streams of memory. All have the same layout.
 inline constexpr size_t kMaxStrips = 4;
-// The most tokens of one dot call: 64 times four strips are 16 KiB of results, which stay in the
-// first-level cache.
-inline constexpr size_t kMaxDotTokens = 64;
+// The most tokens of one dot call: 128 times four strips are 32 KiB of results. Fewer would stay in
+// the first-level cache, but unpacking the weights for 64 tokens took 5 to 8 % of the time.
+inline constexpr size_t kMaxDotTokens = 128;
+inline constexpr size_t kDotStride = kMaxStrips * kStripRows;  // floats
 struct DotArgs {
   PackedLayout layout;
   size_t num_strips = 0;  // 1 … kMaxStrips
@@ -72,10 +92,12 @@ struct DotArgs {
   const std::byte* next_weights[kMaxStrips] = {};
   const std::byte* next_scales[kMaxStrips] = {};
   const ActivationRows* x = nullptr;
+  // The same activations in tiles of the height that the kernels want, for many tokens; or null.
+  // Then the call is for whole tiles.
+  const ActivationTiles* tiles = nullptr;
   size_t first_token = 0;
-  size_t tokens = 0;      // 1 … kMaxDotTokens
-  float* out = nullptr;   // [tokens, num_strips·16], aligned to 64 bytes
-  size_t out_stride = 0;  // floats, a multiple of 16
+  size_t tokens = 0;     // 1 … kMaxDotTokens
+  float* out = nullptr;  // [tokens, kDotStride], num_strips·16 of each; aligned to 64 bytes
 };
 
 // act(gate + gate_bias) ⊙ (up + up_bias), or act(up + up_bias) when gate is null.
@@ -113,6 +135,9 @@ struct Kernels {
                        int32_t* total_offset);
   // Whether all n values are finite: for vectors that stay unquantized.
   bool (*all_finite)(const float* x, size_t n);
+  // The height of the tiles that dot wants for many tokens (kBatchTokens and more); 0: it reads
+  // rows.
+  size_t (*tile_height)(WeightFormat format, ActivationFormat x);
   void (*dot)(const DotArgs& args);
   // Returns whether all of out is finite.
   bool (*combine)(const CombineArgs& args);

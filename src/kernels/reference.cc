@@ -238,7 +238,7 @@ void Dot(const DotArgs& args) {
   for (size_t t = 0; t < args.tokens; ++t) {
     for (size_t strip = 0; strip < args.num_strips; ++strip) {
       for (size_t r = 0; r < kStripRows; ++r) {
-        float& out = args.out[t * args.out_stride + strip * kStripRows + r];
+        float& out = args.out[t * kDotStride + strip * kStripRows + r];
         out = args.layout.format.quantized() ? DotInteger(args, strip, r, args.first_token + t)
                                              : DotFloat(args, strip, r, args.first_token + t);
       }
@@ -274,8 +274,9 @@ void Finish(const FinishArgs& args) {
 }
 
 const Kernels& ReferenceKernels() {
-  static constexpr Kernels kernels = {"SCALAR",  true, QuantizeBlocks, QuantizeRow,
-                                      AllFinite, Dot,  Combine,        Finish};
+  constexpr auto kReadsRows = [](WeightFormat, ActivationFormat) -> size_t { return 0; };
+  static constexpr Kernels kernels = {"SCALAR",   true, QuantizeBlocks, QuantizeRow, AllFinite,
+                                      kReadsRows, Dot,  Combine,        Finish};
   return kernels;
 }
 

@@ -1,4 +1,4 @@
-// Register tiles: kT tokens × kS strips of packed weights, over a range of columns.
+// Register tiles of few tokens: kT tokens × kS strips of packed weights, over all columns.
 #ifndef SLUICE_SRC_KERNELS_TILE_INL_H_
 #define SLUICE_SRC_KERNELS_TILE_INL_H_
 
@@ -20,6 +20,11 @@ enum class Mode {
   kXBlocked,       // acc = fma(s, x_scale, acc), blocks of 32; y = acc · w_scale
   kBothConstant,   // y = s · (w_scale · x_scale)
 };
+template <Mode kMode>
+inline constexpr bool kWeightsBlocked =
+    kMode == Mode::kBothBlocked || kMode == Mode::kWeightBlocked;
+template <Mode kMode>
+inline constexpr bool kXBlocked = kMode == Mode::kBothBlocked || kMode == Mode::kXBlocked;
 
 // Bytes ahead of the packed weights being read, per strip: with few tokens they come from DRAM.
 // More tokens dwell longer on a line, but also have fewer strips side by side.
@@ -28,7 +33,6 @@ inline constexpr size_t kPrefetchBytes = kT == 1 ? 512 : 1024;
 
 struct Int8Weights {
   using Dot = ByteDot;
-  static constexpr bool kFromMemory = true;
   static constexpr size_t kLineK = kTileK;
   static constexpr size_t kSteps = 1;  // vectors of 4 K values in a line
   static HWY_INLINE VU8 Load(const uint8_t* p) { return Dot::Prepare(hn::Load(ByteTag(), p)); }
@@ -37,7 +41,6 @@ struct Int8Weights {
 
 struct Int4Weights {
   using Dot = NibbleDot;
-  static constexpr bool kFromMemory = true;
   static constexpr size_t kLineK = 2 * kTileK;
   static constexpr size_t kSteps = 2;
   static HWY_INLINE VU8 Load(const uint8_t* p) { return hn::Load(ByteTag(), p); }
@@ -50,65 +53,20 @@ struct Int4Weights {
   }
 };
 
-// Weights that a panel holds as the dot product takes them (panel-inl.h): one byte each, or 16
-// bits.
-template <class Packed>
-struct PanelWeights {
-  using Dot = std::conditional_t<std::is_same_v<Packed, Int8Weights>, PanelByteDot, NibbleDot>;
-  static constexpr bool kFromMemory = false;
-  static constexpr size_t kLineK = kTileK / Dot::kXBytes;
-  static constexpr size_t kSteps = 1;
-  static HWY_INLINE VU8 Load(const uint8_t* p) { return hn::Load(ByteTag(), p); }
-  static HWY_INLINE VU8 Step(VU8 line, size_t) { return line; }
-};
-
-// Columns [begin, end), whole blocks. A tile that does not begin at the row's start goes on from
-// what it left in its output: float sums, or integer sums as bits where both scales are constant.
-struct TileRange {
-  size_t begin = 0;
-  size_t end = 0;
-  bool first = true;
-  bool last = true;
-};
-
-// Asks memory, into the second-level cache, for what the next call will read: a kernel of many
-// tokens dwells on its weights, and memory would idle meanwhile. Every 32 columns a tile asks for
-// two lines of each strip and goes on by `step` bytes, so that requests spread over all of its
-// work. (Asked for all at once, the lines fill the line buffers, and the tiles wait behind them.
-// With a loop and an end instead, GCC copied every sum.)
-template <size_t kS>
-struct Ahead {
-  const std::byte* at[kS];
-  size_t step;
-  HWY_INLINE void Ask() {
-    Unroll<kS>([&](auto s) SLUICE_LAMBDA {
-      __builtin_prefetch(at[s], 0, 2);
-      __builtin_prefetch(at[s] + kLineBytes, 0, 2);
-      at[s] += step;
-    });
-  }
-};
-
 // The pointers that one register tile walks.
 template <size_t kT, size_t kS>
 struct TilePointers {
   const uint8_t* weights[kS];
-  size_t weights_begin;  // the column of weights[s][0]
   const std::byte* scales[kS];
   const int8_t* x[kT];
-  size_t x_begin;  // the column of x[t][0]
   const float* x_scales[kT];
   const int32_t* offsets[kT];
   int32_t total_offsets[kT];
-  Ahead<kS>* ahead;  // of a panel
 };
 
 template <size_t kT, size_t kS>
 HWY_INLINE TilePointers<kT, kS> PointersOf(const DotArgs& args, size_t strip, size_t token) {
   TilePointers<kT, kS> p;
-  p.weights_begin = 0;
-  p.x_begin = 0;
-  p.ahead = nullptr;
   Unroll<kS>([&](auto s) SLUICE_LAMBDA {
     p.weights[s] = reinterpret_cast<const uint8_t*>(args.weights[strip + s]);
     p.scales[s] = args.scales[strip + s];
@@ -135,8 +93,8 @@ HWY_INLINE void Accumulate32(const TilePointers<kT, kS>& p, size_t k,
   Unroll<kActivationBlock / W::kLineK>([&](auto i) SLUICE_LAMBDA {
     VU8 w[kC];
     Unroll<kS>([&](auto s) SLUICE_LAMBDA {
-      const uint8_t* line = p.weights[s] + (k - p.weights_begin) * kBytesPerK + i * kLineBytes;
-      if constexpr (W::kFromMemory) hwy::Prefetch(line + kPrefetchBytes<kT>);
+      const uint8_t* line = p.weights[s] + k * kBytesPerK + i * kLineBytes;
+      hwy::Prefetch(line + kPrefetchBytes<kT>);
       Unroll<kVectors>([&](auto v) SLUICE_LAMBDA {
         w[s * kVectors + v] = W::Load(line + v * kLanes * sizeof(int32_t));
       });
@@ -145,13 +103,11 @@ HWY_INLINE void Accumulate32(const TilePointers<kT, kS>& p, size_t k,
       VU8 part[kC];
       Unroll<kC>([&](auto c) SLUICE_LAMBDA { part[c] = W::Step(w[c], step); });
       Unroll<kT>([&](auto t) SLUICE_LAMBDA {
-        const VI x = BroadcastFour(p.x[t] + (k - p.x_begin) * W::Dot::kXBytes +
-                                   (i * W::kLineK + step * kTileK) * W::Dot::kXBytes);
+        const VI x = BroadcastFour(p.x[t] + k + i * W::kLineK + step * kTileK);
         Unroll<kC>([&](auto c) SLUICE_LAMBDA { sum[t][c] = W::Dot::Add(sum[t][c], part[c], x); });
       });
     });
   });
-  if constexpr (!W::kFromMemory) p.ahead->Ask();
   if constexpr (W::Dot::kCarries) {
     UnrollTile<kT, kC>([&](auto t, auto c) SLUICE_LAMBDA { sum[t][c] = W::Dot::Carry(sum[t][c]); });
   }
@@ -182,79 +138,77 @@ HWY_INLINE VF LoadScales(const std::byte* scales, size_t b, size_t v) {
   }
 }
 
+// What multiplies the sum of a block. A scale that is constant along K is not looked at.
+template <Mode kMode>
+HWY_INLINE VF BlockScale(VF w_scale, VF x_scale) {
+  if constexpr (kMode == Mode::kBothBlocked) {
+    return hn::Mul(w_scale, x_scale);
+  } else {
+    return kWeightsBlocked<kMode> ? w_scale : x_scale;
+  }
+}
+
+// Vector `v` of a strip's results, from its sums over all of K; `w_scales` are the strip's,
+// `x_scale` the token's.
+template <Mode kMode>
+HWY_INLINE VF ApplyConstantScales(VF sum, const std::byte* w_scales, size_t v,
+                                  const float* x_scale) {
+  const FloatTag df;
+  if constexpr (kMode == Mode::kWeightBlocked) {
+    return hn::Mul(sum, hn::Set(df, *x_scale));
+  } else if constexpr (kMode == Mode::kXBlocked) {
+    return hn::Mul(sum, LoadScales<false>(w_scales, 0, v));
+  } else if constexpr (kMode == Mode::kBothConstant) {
+    return hn::Mul(sum, hn::Mul(LoadScales<false>(w_scales, 0, v), hn::Set(df, *x_scale)));
+  } else {
+    return sum;
+  }
+}
+
 template <class W, Mode kMode, size_t kT, size_t kS>
 struct Tile {
   static constexpr size_t kC = kS * kVectors;
-  static constexpr bool kWeightsBlocked =
-      kMode == Mode::kBothBlocked || kMode == Mode::kWeightBlocked;
-  static constexpr bool kXBlocked = kMode == Mode::kBothBlocked || kMode == Mode::kXBlocked;
 
-  // All columns, from the packed weights.
+  // All columns.
   static void Run(const DotArgs& args, size_t strip, size_t token) {
     const TilePointers<kT, kS> p = PointersOf<kT, kS>(args, strip, token);
-    Compute(p, args.layout, {.begin = 0, .end = args.layout.padded_cols()},
-            args.out + token * args.out_stride + strip * kStripRows, args.out_stride);
-  }
-
-  static HWY_INLINE void Compute(const TilePointers<kT, kS>& p, const PackedLayout& layout,
-                                 const TileRange& range, float* out, size_t stride) {
-    const FloatTag df;
     VF acc[kT][kC];
     if constexpr (kMode == Mode::kBothConstant) {
       typename W::Dot::Sum sum[kT][kC];
       Unroll<kT>([&](auto t) SLUICE_LAMBDA {
         const VI start = hn::Set(LaneTag(), W::Dot::kStart * p.total_offsets[t]);
-        Unroll<kC>([&](auto c) SLUICE_LAMBDA {
-          sum[t][c] = W::Dot::Begin(
-              range.first ? start
-                          : hn::BitCast(LaneTag(), hn::Load(df, out + t * stride + c * kLanes)));
-        });
+        Unroll<kC>([&](auto c) SLUICE_LAMBDA { sum[t][c] = W::Dot::Begin(start); });
       });
-      Accumulate<W, kT, kS>(p, range.begin, range.end, sum);
-      if (!range.last) {
-        UnrollTile<kT, kC>([&](auto t, auto c) SLUICE_LAMBDA {
-          hn::Store(hn::BitCast(df, W::Dot::End(sum[t][c])), df, out + t * stride + c * kLanes);
-        });
-        return;
-      }
+      Accumulate<W, kT, kS>(p, 0, args.layout.padded_cols(), sum);
       UnrollTile<kT, kC>([&](auto t, auto c) SLUICE_LAMBDA {
-        acc[t][c] = hn::ConvertTo(df, W::Dot::End(sum[t][c]));
+        acc[t][c] = hn::ConvertTo(FloatTag(), W::Dot::End(sum[t][c]));
       });
     } else {
-      UnrollTile<kT, kC>([&](auto t, auto c) SLUICE_LAMBDA {
-        acc[t][c] = range.first ? hn::Zero(df) : hn::Load(df, out + t * stride + c * kLanes);
-      });
+      UnrollTile<kT, kC>([&](auto t, auto c) SLUICE_LAMBDA { acc[t][c] = hn::Zero(FloatTag()); });
       // Blocks of 32, the most common, without the loops that longer ones take.
-      if (kXBlocked || layout.block() == kActivationBlock) {
-        Blocks<true>(p, layout, range, acc);
+      if (kXBlocked<kMode> || args.layout.block() == kActivationBlock) {
+        Blocks<true>(p, args.layout, acc);
       } else {
-        Blocks<false>(p, layout, range, acc);
-      }
-      if (!range.last) {
-        UnrollTile<kT, kC>([&](auto t, auto c) SLUICE_LAMBDA {
-          hn::Store(acc[t][c], df, out + t * stride + c * kLanes);
-        });
-        return;
+        Blocks<false>(p, args.layout, acc);
       }
     }
-    Store(p, acc, out, stride);
+    Store(p, acc, args.out + token * kDotStride + strip * kStripRows);
   }
 
  private:
   template <bool kBlocksOf32>
   static HWY_INLINE void Blocks(const TilePointers<kT, kS>& p, const PackedLayout& layout,
-                                const TileRange& range, VF (&acc)[kT][kC]) {
+                                VF (&acc)[kT][kC]) {
     // In shifts: a division took longer than a block of one token.
     const size_t shift = static_cast<size_t>(std::countr_zero(layout.block()));
     const size_t block = kBlocksOf32 ? kActivationBlock : layout.block();
-    const size_t end = HWY_MIN(range.end, layout.cols);
-    size_t begin = range.begin;
+    size_t begin = 0;
     do {
       typename W::Dot::Sum sum[kT][kC];
       Block<kBlocksOf32>(p, begin, begin + block, sum);
       Fold(p, begin >> shift, begin / kActivationBlock, sum, acc);
       begin += block;
-    } while (begin < end);
+    } while (begin < layout.cols);
   }
 
   // Sums of the block [begin, end) of K, in all lanes.
@@ -287,43 +241,28 @@ struct Tile {
                               const typename W::Dot::Sum (&sum)[kT][kC], VF (&acc)[kT][kC]) {
     const FloatTag df;
     VF w_scale[kC];
-    if constexpr (kWeightsBlocked) {
-      Unroll<kC>([&](auto c) SLUICE_LAMBDA {
+    Unroll<kC>([&](auto c) SLUICE_LAMBDA {
+      w_scale[c] = hn::Zero(df);
+      if constexpr (kWeightsBlocked<kMode>) {
         w_scale[c] = LoadScales<true>(p.scales[c / kVectors], weight_block, c % kVectors);
-      });
-    }
+      }
+    });
     Unroll<kT>([&](auto t) SLUICE_LAMBDA {
-      VF x_scale;
-      if constexpr (kXBlocked) x_scale = hn::Set(df, p.x_scales[t][x_block]);
+      VF x_scale = hn::Zero(df);
+      if constexpr (kXBlocked<kMode>) x_scale = hn::Set(df, p.x_scales[t][x_block]);
       Unroll<kC>([&](auto c) SLUICE_LAMBDA {
-        VF scale;
-        if constexpr (kMode == Mode::kBothBlocked) {
-          scale = hn::Mul(w_scale[c], x_scale);
-        } else if constexpr (kWeightsBlocked) {
-          scale = w_scale[c];
-        } else {
-          scale = x_scale;
-        }
-        acc[t][c] = hn::MulAdd(hn::ConvertTo(df, W::Dot::End(sum[t][c])), scale, acc[t][c]);
+        acc[t][c] = hn::MulAdd(hn::ConvertTo(df, W::Dot::End(sum[t][c])),
+                               BlockScale<kMode>(w_scale[c], x_scale), acc[t][c]);
       });
     });
   }
 
   // Applies the scales that are constant along K and stores.
-  static HWY_INLINE void Store(const TilePointers<kT, kS>& p, const VF (&acc)[kT][kC], float* out,
-                               size_t stride) {
-    const FloatTag df;
+  static HWY_INLINE void Store(const TilePointers<kT, kS>& p, const VF (&acc)[kT][kC], float* out) {
     UnrollTile<kT, kC>([&](auto t, auto c) SLUICE_LAMBDA {
-      VF y = acc[t][c];
-      if constexpr (kMode == Mode::kWeightBlocked) {
-        y = hn::Mul(y, hn::Set(df, p.x_scales[t][0]));
-      } else if constexpr (kMode == Mode::kXBlocked) {
-        y = hn::Mul(y, LoadScales<false>(p.scales[c / kVectors], 0, c % kVectors));
-      } else if constexpr (kMode == Mode::kBothConstant) {
-        const VF w_scale = LoadScales<false>(p.scales[c / kVectors], 0, c % kVectors);
-        y = hn::Mul(y, hn::Mul(w_scale, hn::Set(df, p.x_scales[t][0])));
-      }
-      hn::Store(y, df, out + t * stride + c * kLanes);
+      const VF y = ApplyConstantScales<kMode>(acc[t][c], p.scales[c / kVectors], c % kVectors,
+                                              p.x_scales[t]);
+      hn::Store(y, FloatTag(), out + t * kDotStride + c * kLanes);
     });
   }
 };
@@ -349,9 +288,9 @@ struct FloatTile {
         Unroll<kC>([&](auto c) SLUICE_LAMBDA { acc[t][c] = hn::MulAdd(w[c], xk, acc[t][c]); });
       });
     }
-    float* out = args.out + token * args.out_stride + strip * kStripRows;
+    float* out = args.out + token * kDotStride + strip * kStripRows;
     UnrollTile<kT, kC>([&](auto t, auto c) SLUICE_LAMBDA {
-      hn::Store(acc[t][c], df, out + t * args.out_stride + c * kLanes);
+      hn::Store(acc[t][c], df, out + t * kDotStride + c * kLanes);
     });
   }
 };

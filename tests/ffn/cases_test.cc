@@ -48,13 +48,12 @@ std::vector<float> Multiply(const Kernels& kernels, const QuantizedMatrix& matri
   args.scales[0] = view.strip_scales(0);
   args.x = &rows;
   args.tokens = tokens;
-  args.out_stride = kStripRows;
-  alignas(64) float out[8 * kStripRows];
+  alignas(64) float out[8 * kDotStride];
   args.out = out;
   kernels.dot(args);
   std::vector<float> y;
   for (size_t t = 0; t < tokens; ++t) {
-    for (size_t r = 0; r < matrix.rows; ++r) y.push_back(out[t * kStripRows + r]);
+    for (size_t r = 0; r < matrix.rows; ++r) y.push_back(out[t * kDotStride + r]);
   }
   return y;
 }

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "src/kernels/activation_tiles.h"
 #include "src/kernels/kernels.h"
 #include "src/kernels/reference.h"
 #include "tests/support/kernel_targets.h"
@@ -74,6 +75,26 @@ class Rows {
   std::vector<int32_t> totals_;
 };
 
+// The first `tokens` rows in tiles, with garbage where no kernel should look.
+class Tiles {
+ public:
+  Tiles(const ActivationRows& rows, size_t tokens, size_t height) {
+    // An address that is only 4-byte aligned.
+    data_.assign(TilesBytes(tokens, rows) + sizeof(float), std::byte{0x7F});
+    tiles_ = {.height = height,
+              .tokens = tokens,
+              .blocks = rows.offset_stride,
+              .data = data_.data() + sizeof(float)};
+    for (size_t t = 0; t < cut().count(); ++t) PackTile(rows, tiles_, t);
+  }
+  const ActivationTiles& tiles() const { return tiles_; }
+  TokenTiles cut() const { return {tiles_.tokens, tiles_.height}; }
+
+ private:
+  std::vector<std::byte> data_;
+  ActivationTiles tiles_;
+};
+
 DotArgs ArgsFor(const PackedMatrixView& matrix, const ActivationRows& x, size_t strips,
                 size_t tokens, std::vector<float>& out) {
   DotArgs args;
@@ -85,8 +106,8 @@ DotArgs ArgsFor(const PackedMatrixView& matrix, const ActivationRows& x, size_t 
   }
   args.x = &x;
   args.tokens = tokens;
-  args.out_stride = kMaxStrips * kStripRows;
-  out.assign(tokens * args.out_stride + kStripRows, 0.0f);
+  // NaN: nothing may be added to what was there.
+  out.assign(tokens * kDotStride + kStripRows, std::numeric_limits<float>::quiet_NaN());
   auto address = reinterpret_cast<uintptr_t>(out.data());
   args.out = reinterpret_cast<float*>(RoundUp(address, kAlignment));
   return args;
@@ -94,14 +115,16 @@ DotArgs ArgsFor(const PackedMatrixView& matrix, const ActivationRows& x, size_t 
 
 // All rows of the padded strips, so that padding is seen to give 0.
 std::vector<float> Compute(void (*dot)(const DotArgs&), const PackedMatrixView& matrix,
-                           const ActivationRows& x, size_t first_token, size_t tokens) {
+                           const ActivationRows& x, size_t first_token, size_t tokens,
+                           const ActivationTiles* tiles = nullptr) {
   std::vector<float> out;
   DotArgs args = ArgsFor(matrix, x, matrix.layout.strips(), tokens, out);
   args.first_token = first_token;
+  args.tiles = tiles;
   dot(args);
   std::vector<float> result;
   for (size_t t = 0; t < tokens; ++t) {
-    const float* row = args.out + t * args.out_stride;
+    const float* row = args.out + t * kDotStride;
     result.insert(result.end(), row, row + args.num_strips * kStripRows);
   }
   return result;
@@ -155,6 +178,43 @@ TEST_P(DotTest, EqualsReference) {
               << kernels->target << " " << Name(format) << " x " << Name(activation) << " [" << rows
               << ", " << cols << "], tokens " << first << "+" << count << ", differs at "
               << FirstDifference(got, part);
+        }
+      }
+    }
+  }
+}
+
+// Many tokens over panels: every height that tiles of activations come in, alone and as part of
+// more.
+TEST_P(DotTest, TilesEqualReference) {
+  const auto [format, cols] = GetParam();
+  if (!format.quantized()) return;
+  Random random;
+  for (const size_t rows : {16, 33, 64}) {
+    const PackedMatrix packed = *Pack(MatrixOfManyScales(random, format, rows, cols));
+    const size_t width = packed.view().layout.strips() * kStripRows;
+    for (const ActivationFormat activation : ActivationsOf(format)) {
+      constexpr size_t kTokens = 23;
+      const Rows x(random, activation, kTokens, cols);
+      const std::vector<float> want = Compute(reference::Dot, packed.view(), x.rows(), 0, kTokens);
+      for (const Kernels* kernels : AttainableKernels()) {
+        const size_t height = kernels->tile_height(format, activation);
+        if (height == 0) continue;  // reads rows
+        for (const size_t tokens : {size_t{8}, size_t{9}, size_t{11}, size_t{13}, size_t{15},
+                                    size_t{16}, size_t{20}, kTokens}) {
+          const Tiles tiles(x.rows(), tokens, height);
+          const size_t last = tiles.cut().count() - 1;
+          for (const auto& [begin, end] :
+               {std::pair{size_t{0}, tokens}, std::pair{tiles.cut().Begin(last), tokens}}) {
+            const std::vector<float> got =
+                Compute(kernels->dot, packed.view(), x.rows(), begin, end - begin, &tiles.tiles());
+            const std::vector<float> part(want.begin() + begin * width, want.begin() + end * width);
+            ASSERT_TRUE(Agrees(*kernels, got, part))
+                << kernels->target << " " << Name(format) << " x " << Name(activation) << " ["
+                << rows << ", " << cols << "], tokens " << begin << " to " << end << " of "
+                << tokens << " in tiles of " << height << ", differs at "
+                << FirstDifference(got, part);
+          }
         }
       }
     }

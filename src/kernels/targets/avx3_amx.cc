@@ -14,9 +14,16 @@ const Kernels& GetKernels();
 namespace amx {
 
 namespace {
+bool BothConstant(WeightFormat format, ActivationFormat x) {
+  return format.quantized() && !format.blocked() && x == ActivationFormat::kRow;
+}
+
+size_t TileHeight(WeightFormat format, ActivationFormat x) {
+  return BothConstant(format, x) ? 0 : plain::GetKernels().tile_height(format, x);
+}
+
 void Dot(const DotArgs& args) {
-  const bool constant = !args.layout.format.blocked() && args.x->format == ActivationFormat::kRow;
-  if (!constant) return plain::GetKernels().dot(args);
+  if (!BothConstant(args.layout.format, args.x->format)) return plain::GetKernels().dot(args);
   args.layout.format.type == WeightType::kInt4 ? DotTiles<true>(args) : DotTiles<false>(args);
 }
 }  // namespace
@@ -25,6 +32,7 @@ const Kernels& GetKernels() {
   static const Kernels kernels = [] {
     Kernels k = plain::GetKernels();
     k.target = "AVX3_AMX";
+    k.tile_height = TileHeight;
     k.dot = Dot;
     return k;
   }();
