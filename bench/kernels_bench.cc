@@ -89,7 +89,7 @@ void Dot(benchmark::State& state, const Kernels& kernels, WeightFormat format,
   const Activations x(kernels, activations, tokens);
   std::vector<std::byte> tile_data(TilesBytes(tokens, x.rows));
   const ActivationTiles tiles = {
-      .height = tokens < kBatchTokens ? 0 : kernels.tile_height(format, activations),
+      .height = tokens < 2 ? 0 : kernels.tile_height(format, activations),
       .tokens = tokens,
       .blocks = x.rows.offset_stride,
       .data = tile_data.data()};

@@ -98,7 +98,12 @@ class KernelRunner final : public BlockRunner {
 
   size_t MaxPassTokens() const override { return 256; }
 
-  size_t ScratchBytes(size_t tokens) const override { return Carve(tokens, nullptr).bytes; }
+  // Never less for more tokens, although kernels of many may want rows only and those of few tiles
+  // too.
+  size_t ScratchBytes(size_t tokens) const override {
+    return std::max(Carve(tokens, nullptr).bytes,
+                    Carve(std::min(tokens, kBatchTokens - 1), nullptr).bytes);
+  }
 
   void GateUp(const Pass& pass) const override {
     Scratch scratch = Carve(pass.x.rows, pass.scratch.data());
@@ -182,8 +187,8 @@ class KernelRunner final : public BlockRunner {
                     size_t tokens) const {
     size_t height = 0;
     for (const Matrix m : matrices) {
-      if (tokens < kBatchTokens || (m == Matrix::kGate && !block_.gated)) continue;
-      const size_t wanted = kernels_[m].batch->tile_height(block_.matrices[m].layout.format, x);
+      if (tokens < 2 || (m == Matrix::kGate && !block_.gated)) continue;
+      const size_t wanted = KernelsFor(m, tokens).tile_height(block_.matrices[m].layout.format, x);
       assert(height == 0 || wanted == 0 || height == wanted);
       height = std::max(height, wanted);
     }

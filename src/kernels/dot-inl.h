@@ -2,134 +2,115 @@
 #ifndef SLUICE_SRC_KERNELS_DOT_INL_H_
 #define SLUICE_SRC_KERNELS_DOT_INL_H_
 
+#include "src/kernels/activation_tiles.h"
+#include "src/kernels/float_tile-inl.h"
 #include "src/kernels/kernels.h"
 #include "src/kernels/panel-inl.h"
+#include "src/kernels/row_tile-inl.h"
 #include "src/kernels/target-inl.h"
-#include "src/kernels/tile-inl.h"
+#include "src/kernels/token_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 SLUICE_PUSH_EXTENSION
 namespace sluice::HWY_NAMESPACE::SLUICE_VARIANT {
 
-// Tiles of few tokens: what the registers hold. AVX-512 has 32 registers of a whole strip; NEON 32
-// of a quarter, AVX2 16 of a half, SSE 16 of a quarter. Blocked modes need an integer and a float
-// accumulator each; where VPDPBUSD has 16 registers only, the integers come first, as it needs ten
-// independent sums to be kept busy, and the floats, used once in 32 columns, live in memory.
-struct TileShape {
-  size_t tokens;  // of the highest tile
-  size_t strips;
-  size_t few_tokens;  // up to so many, a tile takes few_strips: as many streams of memory
-  size_t few_strips;
-};
+// What the registers hold. AVX-512 has 32 registers of a whole strip; NEON 32 of a quarter, AVX2 16
+// of a half, SSE 16 of a quarter.
 inline constexpr bool kManyRegisters = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64;
-inline constexpr TileShape kBlockedShape = kVectors == 1         ? TileShape{6, 2, 3, 4}
-                                           : kManyRegisters      ? TileShape{2, 1, 1, 1}
-                                           : kVectors != 2       ? TileShape{1, 1, 1, 1}
-                                           : NibbleDot::kCarries ? TileShape{2, 1, 1, 2}
-                                                                 : TileShape{6, 1, 1, 2};
-inline constexpr TileShape kConstantShape = kVectors == 1         ? TileShape{6, 2, 3, 4}
-                                            : kManyRegisters      ? TileShape{4, 1, 1, 2}
-                                            : kVectors != 2       ? TileShape{2, 1, 1, 1}
-                                            : NibbleDot::kCarries ? TileShape{4, 1, 1, 2}
-                                                                  : TileShape{6, 1, 1, 2};
 
-// Tiles over a panel. Only integer sums take registers, so there are more of them: 20 or 24 with
-// AVX-512, which VPDPBUSD's latency asks for. With a scale for every block of activations, tall
-// tiles of two strips were faster, with one for a row square ones, which load less
-// (bench/README.md).
-struct PanelShape {
+// One token: strips side by side, as many streams of memory.
+inline constexpr size_t kRowStrips = kVectors == 1 ? 4 : kVectors == 2 ? 2 : 1;
+
+// More: only integer sums take registers (token_tile-inl.h), 20 or 24 of AVX-512's, as VPDPBUSD's
+// latency asks for many; sums that carry take two each. The height is one for all weights, since
+// gate and up share one x. With a scale for every block of activations, tall tiles of two strips
+// were faster over a panel; with one for a row square ones, which load less (bench/README.md).
+struct TileShape {
   size_t tokens;
   size_t strips;
 };
-template <class W>
-inline constexpr bool kManySums = kVectors == 1 && !PanelWeights<W>::Dot::kCarries;
-// The height is one for all formats, as gate and up share one x.
 inline constexpr size_t kBlockTile = kVectors == 1    ? (NibbleDot::kCarries ? 6 : 10)
                                      : kVectors == 2  ? (NibbleDot::kCarries ? 5 : 6)
                                      : kManyRegisters ? 6
                                                       : 2;
 inline constexpr size_t kRowTile = kVectors == 1 ? 6 : kBlockTile;
-template <class W, Mode kMode>
-inline constexpr PanelShape kPanelShape =
-    kXBlocked<kMode> ? PanelShape{kBlockTile, kVectors == 1 ? 2 : 1}
-                     : PanelShape{kRowTile, kManySums<W>    ? 4
-                                            : kVectors == 1 ? 2
-                                                            : 1};
+template <class W>
+inline constexpr bool kManySums = kVectors == 1 && !W::Dot::kCarries;
+template <Mode kMode>
+inline constexpr size_t kTileTokens = kXBlocked<kMode> ? kBlockTile : kRowTile;
+template <class Packed, Mode kMode>
+inline constexpr TileShape kPanelShape = {
+    kTileTokens<kMode>, kVectors != 1                                          ? 1
+                        : !kXBlocked<kMode> && kManySums<PanelWeights<Packed>> ? 4
+                                                                               : 2};
+// From packed weights up to so many tokens take four strips, which are four streams of memory.
+inline constexpr size_t kLowTile = 4;
 
 inline size_t TileHeight(WeightFormat format, ActivationFormat x) {
   if (!format.quantized()) return 0;
   return x == ActivationFormat::kBlock ? kBlockTile : kRowTile;
 }
 
-// A family of tiles of one kind, Of<kT, kS>::Run, and the shapes it is used in.
-template <class W, Mode kMode>
-struct QuantizedTiles {
-  static constexpr TileShape kShape = kMode == Mode::kBothConstant ? kConstantShape : kBlockedShape;
-  template <size_t kT, size_t kS>
-  using Of = Tile<W, kMode, kT, kS>;
-};
-
-template <bool kBf16>
-struct FloatTiles {
-  static constexpr TileShape kShape = kConstantShape;
-  template <size_t kT, size_t kS>
-  using Of = FloatTile<kBf16, kT, kS>;
-};
-
-// All strips from `strip` on for kT tokens, widest tiles first.
-template <class Tiles, size_t kT, size_t kS>
-HWY_INLINE void RunStrips(const DotArgs& args, size_t strip, size_t token) {
+// Calls Run<kStrips>(strip) for strips [strip, …) of the call, kS at a time, then half as many
+// while they are kFewest or more. Returns the first strip that is left.
+template <size_t kS, size_t kFewest, class Body>
+HWY_INLINE size_t ForStrips(const DotArgs& args, size_t strip, const Body& body) {
   for (; strip + kS <= args.num_strips; strip += kS) {
-    Tiles::template Of<kT, kS>::Run(args, strip, token);
+    body(std::integral_constant<size_t, kS>(), strip);
   }
-  if constexpr (kS > 1) {
-    if (strip < args.num_strips) RunStrips<Tiles, kT, kS / 2>(args, strip, token);
-  }
-}
-
-// The same for a number of tokens known at run time, 1 … kT.
-template <class Tiles, size_t kT>
-HWY_INLINE void RunTile(size_t tokens, const DotArgs& args, size_t strip, size_t token) {
-  if constexpr (kT > 1) {
-    if (tokens != kT) return RunTile<Tiles, kT - 1>(tokens, args, strip, token);
-  }
-  constexpr TileShape kShape = Tiles::kShape;
-  RunStrips<Tiles, kT, kT <= kShape.few_tokens ? kShape.few_strips : kShape.strips>(args, strip,
-                                                                                    token);
-}
-
-// All strips from `strip` on, all tokens, in tiles of at most kT tokens: as few as there can be,
-// all of one height or one less.
-template <class Tiles, size_t kT>
-void Run(const DotArgs& args, size_t strip) {
-  size_t token = 0;
-  for (size_t tiles = DivCeil(args.tokens, kT); tiles != 0; --tiles) {
-    const size_t count = DivCeil(args.tokens - token, tiles);
-    RunTile<Tiles, kT>(count, args, strip, token);
-    token += count;
-  }
-}
-
-// Strips [strip, …) over panels of kS, then of half as many. (A strip that is left over is not
-// worth panels of its own.)
-template <class W, Mode kMode, size_t kS>
-HWY_INLINE size_t RunPanelStrips(const DotArgs& args, size_t strip) {
-  for (; strip + kS <= args.num_strips; strip += kS) {
-    RunPanels<W, kMode, kPanelShape<W, kMode>.tokens, kS>(args, strip);
-  }
-  if constexpr (kS > 2) return RunPanelStrips<W, kMode, kS / 2>(args, strip);
+  if constexpr (kS / 2 >= kFewest) return ForStrips<kS / 2, kFewest>(args, strip, body);
   return strip;
 }
 
-// Few tokens straight from the packed weights, many over panels of them.
+// Token by token, from rows.
+template <class W, Mode kMode>
+void RunRows(const DotArgs& args, size_t strip) {
+  for (size_t token = 0; token < args.tokens; ++token) {
+    ForStrips<kRowStrips, 1>(args, strip, [&](auto s, size_t at) SLUICE_LAMBDA {
+      RowTile<W, kMode, s>::Run(args, at, token);
+    });
+  }
+}
+
+// Tiles of tokens from packed weights.
+template <class W, Mode kMode>
+size_t RunPacked(const DotArgs& args) {
+  constexpr size_t kT = kTileTokens<kMode>;
+  constexpr size_t kLowest = LowestTile<kT>(2);
+  size_t strip = 0;
+  if constexpr (kManySums<W>) {
+    const TokenTiles cut(args.tiles->tokens, args.tiles->height);
+    if (cut.Begin(1) <= kLowTile) {  // the first tile is the highest
+      strip = ForStrips<4, 4>(args, 0, [&](auto s, size_t at) SLUICE_LAMBDA {
+        RunPackedStrips<W, kMode, kLowTile, s, kLowest>(args, at);
+      });
+    }
+  }
+  constexpr size_t kS = kVectors == 1 ? 2 : 1;
+  return ForStrips<kS, kS>(args, strip, [&](auto s, size_t at) SLUICE_LAMBDA {
+    RunPackedStrips<W, kMode, kT, s, kLowest>(args, at);
+  });
+}
+
+// Many tokens over panels.
+template <class W, Mode kMode>
+size_t RunOverPanels(const DotArgs& args) {
+  constexpr TileShape kShape = kPanelShape<W, kMode>;
+  constexpr size_t kFewest = HWY_MIN(kShape.strips, size_t{2});
+  return ForStrips<kShape.strips, kFewest>(args, 0, [&](auto s, size_t at) SLUICE_LAMBDA {
+    RunPanels<W, kMode, kShape.tokens, s>(args, at);
+  });
+}
+
+// One token from rows; more in tiles. (A strip that is left over is not worth tiles of its own.)
 template <class W, Mode kMode>
 void RunQuantized(const DotArgs& args) {
-  using Tiles = QuantizedTiles<W, kMode>;
   size_t strip = 0;
   if (args.tiles != nullptr) {
-    strip = RunPanelStrips<W, kMode, kPanelShape<W, kMode>.strips>(args, 0);
+    strip = args.tiles->tokens < kPanelTokens ? RunPacked<W, kMode>(args)
+                                              : RunOverPanels<W, kMode>(args);
   }
-  if (strip < args.num_strips) Run<Tiles, Tiles::kShape.tokens>(args, strip);
+  if (strip < args.num_strips) RunRows<W, kMode>(args, strip);
 }
 
 template <class W>
@@ -143,6 +124,23 @@ void DotQuantized(const DotArgs& args) {
   }
 }
 
+// Float weights: tiles of tokens, all of one height or one less.
+inline constexpr size_t kFloatTokens = kVectors == 1 ? 6 : kManyRegisters || kVectors == 2 ? 4 : 2;
+
+template <bool kBf16, size_t kT>
+void RunFloat(const DotArgs& args) {
+  constexpr size_t kStrips = kT <= 3 ? kRowStrips : kVectors == 1 ? 2 : 1;
+  const TokenTiles cut(args.tokens, kFloatTokens);
+  for (size_t tile = 0; tile < cut.count(); ++tile) {
+    const size_t token = cut.Begin(tile);
+    if (cut.Begin(tile + 1) - token != kT) continue;
+    ForStrips<kStrips, 1>(args, 0, [&](auto s, size_t at) SLUICE_LAMBDA {
+      FloatTile<kBf16, kT, s>::Run(args, at, token);
+    });
+  }
+  if constexpr (kT > 1) RunFloat<kBf16, kT - 1>(args);
+}
+
 inline void Dot(const DotArgs& args) {
   switch (args.layout.format.type) {
     case WeightType::kInt4:
@@ -150,9 +148,9 @@ inline void Dot(const DotArgs& args) {
     case WeightType::kInt8:
       return DotQuantized<Int8Weights>(args);
     case WeightType::kBf16:
-      return Run<FloatTiles<true>, kConstantShape.tokens>(args, 0);
+      return RunFloat<true, kFloatTokens>(args);
     case WeightType::kF32:
-      return Run<FloatTiles<false>, kConstantShape.tokens>(args, 0);
+      return RunFloat<false, kFloatTokens>(args);
   }
 }
 

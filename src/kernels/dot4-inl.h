@@ -51,6 +51,13 @@ HWY_INLINE void OpaquePointer([[maybe_unused]] T*& p) {
 #endif
 }
 
+// No memory is read before this that is read after it in the text.
+HWY_INLINE void CompilerBarrier() {
+#if HWY_COMPILER_GCC_ACTUAL
+  asm volatile("" ::: "memory");
+#endif
+}
+
 // Four activations in every lane.
 HWY_INLINE VI BroadcastFour(const int8_t* x) {
   int32_t four;

@@ -57,7 +57,7 @@ struct ActivationRows {
 // Columns that quantized rows are zero-padded to: the largest weight block.
 inline constexpr size_t kMaxBlock = 128;
 
-// Quantized rows once more, as the dot kernels of many tokens read them: in the order in which a
+// Quantized rows once more, as the dot kernels of several tokens read them: in the order in which a
 // register tile of tokens wants them, so that it walks one stream instead of one for each token,
 // and three for each with scales and offsets. Tiles have `height` tokens or less: as few tiles as
 // there can be, all of one height or one less. A tile of h tokens is, for each 32 columns,
@@ -92,8 +92,8 @@ struct DotArgs {
   const std::byte* next_weights[kMaxStrips] = {};
   const std::byte* next_scales[kMaxStrips] = {};
   const ActivationRows* x = nullptr;
-  // The same activations in tiles of the height that the kernels want, for many tokens; or null.
-  // Then the call is for whole tiles.
+  // The same activations in tiles of the height that the kernels want, and the call is for whole
+  // tiles; or null: tokens are multiplied one by one.
   const ActivationTiles* tiles = nullptr;
   size_t first_token = 0;
   size_t tokens = 0;     // 1 … kMaxDotTokens

@@ -1,0 +1,366 @@
+// A tile of two or more tokens: kT tokens × kS strips, over packed weights or a panel of them.
+//
+// Tokens come in tiles (ActivationTiles), so that a tile walks one stream of them. All registers go
+// to the integer sums: VPDPBUSD takes 5 to 6 cycles and two start in each, so that twelve sums side
+// by side leave no slack, and any hiccup is lost time. Float sums are used once in a block and live
+// in the output, which the first-level cache holds. A tile that does not begin at the row's start
+// goes on from the sums that lie there, in the same order along K, so the results are the same
+// bits.
+#ifndef SLUICE_SRC_KERNELS_TOKEN_TILE_INL_H_
+#define SLUICE_SRC_KERNELS_TOKEN_TILE_INL_H_
+
+#include <bit>
+#include <cstring>
+
+#include "hwy/cache_control.h"
+#include "src/kernels/activation_tiles.h"
+#include "src/kernels/kernels.h"
+#include "src/kernels/target-inl.h"
+#include "src/kernels/tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+SLUICE_PUSH_EXTENSION
+namespace sluice::HWY_NAMESPACE::SLUICE_VARIANT {
+
+// Fewer tokens than this read the packed weights in place and unpack them in registers, once for
+// each tile: a panel is written, and evicted, at 4 to 5 cycles a line, an unpacking takes 3
+// instructions.
+inline constexpr size_t kPanelTokens = 48;
+
+// Asks memory, into the second-level cache, for what the next call will read: a kernel of many
+// tokens dwells on its weights, and memory would idle meanwhile. A tile asks in every 32 columns
+// for four lines of one strip and goes on by `step` bytes, so that requests spread over all of its
+// work. (Asked for all at once, the lines fill the line buffers, and the tiles wait behind them.)
+template <size_t kS>
+struct Ahead {
+  const std::byte* at[kS];
+  size_t step = 0;
+  size_t turn = 0;
+  HWY_INLINE void Ask() {
+    const std::byte* line = at[turn % kS];
+    at[turn++ % kS] = line + step;
+    for (size_t i = 0; i < 4; ++i) __builtin_prefetch(line + i * kLineBytes, 0, 2);
+  }
+};
+
+// Bytes ahead of packed weights being read, per strip: they may come from DRAM.
+inline constexpr size_t kTilePrefetchBytes = 1024;
+
+// Bytes from a strip's line to its next: a panel holds the strips' lines side by side.
+template <class W, size_t kS>
+consteval size_t LineStride() {
+  return W::kFromMemory ? kLineBytes : kS * kLineBytes;
+}
+
+// The strips of a tile over columns [begin, end), whole blocks, and what tiles of tokens share.
+// Integer sums over earlier columns, or float ones, are in the output unless they are the first.
+template <size_t kS>
+struct TileStrips {
+  PackedLayout layout;
+  size_t begin;
+  size_t end;
+  bool first;
+  bool last;
+  const uint8_t* weights[kS];   // at column `begin`
+  const std::byte* scales[kS];  // of the whole strips
+  Ahead<kS>* ahead;             // of a panel
+};
+
+// What is a tile's own.
+struct TileTokens {
+  const std::byte* x;     // its block of the range's first columns
+  const int8_t* wide_x;   // its values in 16 bits, from there on; of a wide panel
+  const float* x_scales;  // of a row each, with `x_scale_stride`; ActivationFormat::kRow
+  size_t x_scale_stride;
+  const int32_t* total_offsets;
+  float* out;
+};
+
+// kT tokens times kS strips.
+template <class W, Mode kMode, size_t kT, size_t kS>
+class TokenTile {
+ public:
+  static HWY_NOINLINE void Run(const TileStrips<kS>& strips, const TileTokens& args) {
+    if constexpr (kMode == Mode::kBothConstant) {
+      Constant(strips, args);
+    } else if (kXBlocked<kMode> || strips.layout.block() == kActivationBlock) {
+      Blocked<true>(strips, args);  // the most common, without the loops that longer blocks take
+    } else {
+      Blocked<false>(strips, args);
+    }
+  }
+
+ private:
+  using Dot = typename W::Dot;
+  static constexpr size_t kC = kS * kVectors;
+  using Sums = typename Dot::Sum[kT][kC];
+  static constexpr size_t kXBytes = TileBlockBytes(kT);
+  static constexpr size_t kWideBytes = kT * kActivationBlock * sizeof(int16_t);
+  static constexpr size_t kScalesAt = kT * kActivationBlock;
+  static constexpr size_t kOffsetsAt = kScalesAt + kT * sizeof(float);
+  static constexpr bool kWide = Dot::kXBytes == 2;
+  static constexpr size_t kLineStride = LineStride<W, kS>();
+
+  // Where the tile is along K.
+  struct Cursor {
+    const uint8_t* weights[kS];
+    const std::byte* x;
+    const int8_t* values;
+
+    explicit HWY_INLINE Cursor(const TileStrips<kS>& strips, const TileTokens& args)
+        : x(args.x), values(kWide ? args.wide_x : reinterpret_cast<const int8_t*>(args.x)) {
+      for (size_t s = 0; s < kS; ++s) weights[s] = strips.weights[s];
+    }
+    HWY_INLINE void Advance() {
+      for (size_t s = 0; s < kS; ++s) weights[s] += kActivationBlock / W::kLineK * kLineStride;
+      x += kXBytes;
+      values += kWide ? kWideBytes : kXBytes;
+    }
+    template <class T>
+    HWY_INLINE T At(size_t offset, size_t t) const {
+      T value;
+      std::memcpy(&value, x + offset + t * sizeof(T), sizeof(T));
+      return value;
+    }
+  };
+
+  // Adds 32 columns: the innermost code, without a loop.
+  static HWY_INLINE void Add32(const Cursor& at, Ahead<kS>* ahead, Sums& sum) {
+    Unroll<kActivationBlock / W::kLineK>([&](auto i) SLUICE_LAMBDA {
+      VU8 line[kC];
+      Unroll<kS>([&](auto s) SLUICE_LAMBDA {
+        const uint8_t* from = at.weights[s] + i * kLineStride;
+        if constexpr (W::kFromMemory) hwy::Prefetch(from + kTilePrefetchBytes);
+        Unroll<kVectors>([&](auto v) SLUICE_LAMBDA {
+          line[s * kVectors + v] = W::Load(from + v * kLanes * sizeof(int32_t));
+        });
+      });
+      Unroll<W::kSteps>([&](auto j) SLUICE_LAMBDA {
+        // The tokens' four columns lie side by side; those of 16 bits in two halves.
+        constexpr size_t kHalves = Dot::kXBytes;
+        constexpr size_t kStep = i * W::kSteps + j;
+        constexpr size_t kValuesAt =
+            kStep / kHalves * kT * kTileK * kHalves + kStep % kHalves * kTileK;
+        VU8 part[kC];
+        Unroll<kC>([&](auto c) SLUICE_LAMBDA { part[c] = W::Step(line[c], j); });
+        Unroll<kT>([&](auto t) SLUICE_LAMBDA {
+          const VI x = BroadcastFour(at.values + kValuesAt + t * kTileK * kHalves);
+          Unroll<kC>([&](auto c) SLUICE_LAMBDA { sum[t][c] = Dot::Add(sum[t][c], part[c], x); });
+        });
+      });
+    });
+    if constexpr (W::kFromMemory) {
+      // (Without, GCC read sums of the output early, and spilled others for them.)
+      CompilerBarrier();
+    } else {
+      ahead->Ask();
+    }
+    UnrollTile<kT, kC>([&](auto t, auto c) SLUICE_LAMBDA {
+      if constexpr (Dot::kCarries) sum[t][c] = Dot::Carry(sum[t][c]);
+      Dot::Pin(sum[t][c]);
+    });
+  }
+
+  // The start value of token t's sums over `blocks` blocks of 32.
+  static HWY_INLINE VI Start(const Cursor& at, size_t t, size_t blocks) {
+    VI start = hn::Set(LaneTag(), at.template At<int32_t>(kOffsetsAt, t));
+    for (size_t b = 1; b < blocks; ++b) {
+      start =
+          hn::Add(start, hn::Set(LaneTag(), at.template At<int32_t>(b * kXBytes + kOffsetsAt, t)));
+    }
+    static_assert(Dot::kStart == 0 || Dot::kStart == 1 || Dot::kStart == 16);
+    return Dot::kStart == 16 ? hn::ShiftLeft<4>(start) : start;
+  }
+
+  template <bool kBlocksOf32>
+  static HWY_INLINE void Blocked(const TileStrips<kS>& strips, const TileTokens& args) {
+    const FloatTag df;
+    const PackedLayout& layout = strips.layout;
+    const size_t shift = static_cast<size_t>(std::countr_zero(layout.block()));
+    const size_t blocks = kBlocksOf32 ? 1 : layout.block() / kActivationBlock;
+    const size_t end = HWY_MIN(strips.end, layout.cols);
+    float* out = args.out;
+    if (strips.first) {
+      UnrollTile<kT, kC>([&](auto t, auto c) SLUICE_LAMBDA {
+        hn::Store(hn::Zero(df), df, out + t * kDotStride + c * kLanes);
+      });
+    }
+    Cursor at(strips, args);
+    Cursor block = at;
+    size_t k = strips.begin;
+    do {
+      Sums sum;
+      // Sums that carry take their start value at the end: it would hold a register of each.
+      constexpr bool kStartsFirst = Dot::kStart != 0 && !Dot::kCarries;
+      Unroll<kT>([&](auto t) SLUICE_LAMBDA {
+        const VI start = kStartsFirst ? Start(at, t, blocks) : hn::Zero(LaneTag());
+        Unroll<kC>([&](auto c) SLUICE_LAMBDA { sum[t][c] = Dot::Begin(start); });
+      });
+      block = at;
+      Add32(at, strips.ahead, sum);
+      at.Advance();
+      if constexpr (!kBlocksOf32) {
+        for (size_t b = 1; b < blocks; ++b, at.Advance()) Add32(at, strips.ahead, sum);
+      }
+      Fold(strips, block, k >> shift, blocks, sum, out);
+      k += blocks * kActivationBlock;
+      OpaquePointer(out);
+    } while (k < end);
+    if (strips.last) Finish(strips, args);
+  }
+
+  // out = fma(float(s), scale, out).
+  static HWY_INLINE void Fold(const TileStrips<kS>& strips, const Cursor& block,
+                              size_t weight_block, size_t blocks, const Sums& sum, float* out) {
+    const FloatTag df;
+    Unroll<kC>([&](auto c) SLUICE_LAMBDA {
+      VF w_scale = hn::Zero(df);
+      if constexpr (kWeightsBlocked<kMode>) {
+        w_scale = LoadScales<true>(strips.scales[c / kVectors], weight_block, c % kVectors);
+      }
+      Unroll<kT>([&](auto t) SLUICE_LAMBDA {
+        VF x_scale = hn::Zero(df);
+        if constexpr (kXBlocked<kMode>) {
+          x_scale = hn::Set(df, block.template At<float>(kScalesAt, t));
+        }
+        VI s = Dot::End(sum[t][c]);
+        if constexpr (Dot::kStart != 0 && Dot::kCarries) s = hn::Add(s, Start(block, t, blocks));
+        float* to = out + t * kDotStride + c * kLanes;
+        hn::Store(
+            hn::MulAdd(hn::ConvertTo(df, s), BlockScale<kMode>(w_scale, x_scale), hn::Load(df, to)),
+            df, to);
+      });
+    });
+  }
+
+  // Integer sums of all columns; between panels they lie in the output, as bits.
+  static HWY_INLINE void Constant(const TileStrips<kS>& strips, const TileTokens& args) {
+    const FloatTag df;
+    if (strips.first) {
+      for (size_t t = 0; t < kT; ++t) {
+        const VI start = hn::Set(LaneTag(), Dot::kStart * args.total_offsets[t]);
+        for (size_t c = 0; c < kC; ++c) {
+          hn::Store(hn::BitCast(df, start), df, args.out + t * kDotStride + c * kLanes);
+        }
+      }
+    }
+    Sums sum;
+    UnrollTile<kT, kC>([&](auto t, auto c) SLUICE_LAMBDA {
+      sum[t][c] =
+          Dot::Begin(hn::BitCast(LaneTag(), hn::Load(df, args.out + t * kDotStride + c * kLanes)));
+    });
+    Cursor at(strips, args);
+    size_t k = strips.begin;
+    do {
+      Add32(at, strips.ahead, sum);
+      at.Advance();
+      k += kActivationBlock;
+    } while (k < strips.end);
+    UnrollTile<kT, kC>([&](auto t, auto c) SLUICE_LAMBDA {
+      hn::Store(hn::BitCast(df, Dot::End(sum[t][c])), df, args.out + t * kDotStride + c * kLanes);
+    });
+    if (strips.last) Finish(strips, args);
+  }
+
+  // Applies the scales that are constant along K.
+  static HWY_INLINE void Finish(const TileStrips<kS>& strips, const TileTokens& args) {
+    if constexpr (kMode == Mode::kBothBlocked) return;
+    const FloatTag df;
+    for (size_t t = 0; t < kT; ++t) {
+      for (size_t c = 0; c < kC; ++c) {
+        float* y = args.out + t * kDotStride + c * kLanes;
+        VF sum = hn::Load(df, y);
+        if constexpr (kMode == Mode::kBothConstant) {
+          sum = hn::ConvertTo(df, hn::BitCast(LaneTag(), sum));
+        }
+        hn::Store(ApplyConstantScales<kMode>(sum, strips.scales[c / kVectors], c % kVectors,
+                                             args.x_scales + t * args.x_scale_stride),
+                  df, y);
+      }
+    }
+  }
+};
+
+// The lowest tile that `from` tokens or more are cut into, with tiles of at most kT.
+template <size_t kT>
+consteval size_t LowestTile(size_t from) {
+  size_t lowest = kT;
+  for (size_t tokens = from; tokens < from + kT * kT; ++tokens) {
+    lowest = HWY_MIN(lowest, tokens / DivCeil(tokens, kT));
+  }
+  return lowest;
+}
+
+// A tile of a number of tokens known at run time, kLowest … kT.
+template <class W, Mode kMode, size_t kT, size_t kS, size_t kLowest>
+HWY_INLINE void RunTokenTile(size_t tokens, const TileStrips<kS>& strips, const TileTokens& tile) {
+  if constexpr (kT > kLowest) {
+    if (tokens != kT) return RunTokenTile<W, kMode, kT - 1, kS, kLowest>(tokens, strips, tile);
+  }
+  TokenTile<W, kMode, kT, kS>::Run(strips, tile);
+}
+
+// The values of a tile's `blocks` blocks in 16 bits.
+HWY_INLINE void WidenTile(const std::byte* x, size_t tokens, size_t blocks, int16_t* to) {
+  const hn::CappedTag<int16_t, kTileK * 2> d;
+  const hn::Rebind<int8_t, decltype(d)> bytes;
+  for (size_t b = 0; b < blocks; ++b, x += TileBlockBytes(tokens)) {
+    const auto* from = reinterpret_cast<const int8_t*>(x);
+    for (size_t i = 0; i < tokens * kActivationBlock; i += hn::Lanes(d), to += hn::Lanes(d)) {
+      hn::StoreU(hn::PromoteTo(d, hn::LoadU(bytes, from + i)), d, to);
+    }
+  }
+}
+
+// All tiles of the call's tokens, of kLowest to kT tokens, times strips of at most kCols columns
+// that begin at strip `strip` of the call.
+template <class W, Mode kMode, size_t kT, size_t kS, size_t kLowest, size_t kCols>
+void RunTokenTiles(const DotArgs& args, size_t strip, const TileStrips<kS>& strips) {
+  constexpr bool kWide = W::Dot::kXBytes == 2;
+  alignas(kAlignment) int16_t wide[kWide ? kT * kCols : 1];
+  const ActivationRows& x = *args.x;
+  const ActivationTiles& tiles = *args.tiles;
+  const TokenTiles cut(tiles.tokens, tiles.height);
+  const size_t end = args.first_token + args.tokens;
+  size_t token = args.first_token;
+  for (size_t tile = cut.IndexOf(token); token < end; ++tile) {
+    const size_t count = cut.Begin(tile + 1) - token;
+    const std::byte* x_tile = tiles.data + token * tiles.blocks * TileBlockBytes(1) +
+                              strips.begin / kActivationBlock * TileBlockBytes(count);
+    if constexpr (kWide) {
+      WidenTile(x_tile, count, (strips.end - strips.begin) / kActivationBlock, wide);
+    }
+    RunTokenTile<W, kMode, kT, kS, kLowest>(
+        count, strips,
+        {.x = x_tile,
+         .wide_x = reinterpret_cast<const int8_t*>(wide),
+         .x_scales = x.scales + token * x.scale_stride,
+         .x_scale_stride = x.scale_stride,
+         .total_offsets = x.total_offset + token,
+         .out = args.out + (token - args.first_token) * kDotStride + strip * kStripRows});
+    token += count;
+  }
+}
+
+// All columns of kS strips from `strip` on, from the packed weights.
+template <class W, Mode kMode, size_t kT, size_t kS, size_t kLowest>
+void RunPackedStrips(const DotArgs& args, size_t strip) {
+  TileStrips<kS> strips;
+  strips.layout = args.layout;
+  strips.begin = 0;
+  strips.end = args.layout.padded_cols();
+  strips.first = true;
+  strips.last = true;
+  for (size_t s = 0; s < kS; ++s) {
+    strips.weights[s] = reinterpret_cast<const uint8_t*>(args.weights[strip + s]);
+    strips.scales[s] = args.scales[strip + s];
+  }
+  strips.ahead = nullptr;
+  RunTokenTiles<W, kMode, kT, kS, kLowest, 1>(args, strip, strips);
+}
+
+}  // namespace sluice::HWY_NAMESPACE::SLUICE_VARIANT
+SLUICE_POP_EXTENSION
+HWY_AFTER_NAMESPACE();
+
+#endif  // SLUICE_SRC_KERNELS_TOKEN_TILE_INL_H_
