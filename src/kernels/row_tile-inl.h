@@ -28,7 +28,11 @@ class RowTile {
       Sums sum;
       const VI start = hn::Set(LaneTag(), W::Dot::kStart * *p.total_offset);
       Unroll<kC>([&](auto c) SLUICE_LAMBDA { sum[c] = W::Dot::Begin(start); });
-      Add(p, 0, args.layout.padded_cols(), sum);
+      const size_t cols = args.layout.padded_cols();
+      const size_t turn = TurnToNext(args.layout, kActivationBlock);
+      for (size_t begin = 0, end = turn == 0 ? cols : turn; begin < cols; begin = end, end = cols) {
+        Add(p, begin, end, begin == turn ? p.next_prefetch : kRowPrefetchBytes, sum);
+      }
       Unroll<kC>([&](auto c)
                      SLUICE_LAMBDA { acc[c] = hn::ConvertTo(FloatTag(), W::Dot::End(sum[c])); });
     } else {
@@ -59,6 +63,11 @@ class RowTile {
         scales[s] = args.scales[strip + s];
       }
       const ActivationRows& rows = *args.x;
+      next_prefetch = kRowPrefetchBytes;
+      if (args.next_weights[strip] != nullptr) {
+        next_prefetch += static_cast<size_t>(args.next_weights[strip] - args.weights[strip]) -
+                         args.layout.strip_weight_bytes();
+      }
       x = rows.values + row * rows.value_stride;
       x_scales = rows.scales + row * rows.scale_stride;
       offsets = rows.offsets + row * rows.offset_stride;
@@ -66,6 +75,9 @@ class RowTile {
     }
     const uint8_t* weights[kS];
     const std::byte* scales[kS];
+    // From a line near the strip's end to the one to ask for: of the strip that the next call
+    // reads, which is as far away for all strips, as a rule.
+    size_t next_prefetch;
     const int8_t* x;
     const float* x_scales;
     const int32_t* offsets;
@@ -75,12 +87,12 @@ class RowTile {
   // Adds the 32 columns from k on: the innermost code, without a loop. (As a loop of lines GCC 14
   // kept every sum twice and moved each from one copy to the other in every turn: 0.6 of the
   // speed.)
-  static HWY_INLINE void Add32(const Pointers& p, size_t k, Sums& sum) {
+  static HWY_INLINE void Add32(const Pointers& p, size_t k, size_t prefetch, Sums& sum) {
     Unroll<kActivationBlock / W::kLineK>([&](auto i) SLUICE_LAMBDA {
       VU8 w[kC];
       Unroll<kS>([&](auto s) SLUICE_LAMBDA {
         const uint8_t* line = p.weights[s] + k * (kLineBytes / W::kLineK) + i * kLineBytes;
-        hwy::Prefetch(line + kRowPrefetchBytes);
+        hwy::Prefetch(line + prefetch);
         Unroll<kVectors>([&](auto v) SLUICE_LAMBDA {
           w[s * kVectors + v] = W::Load(line + v * kLanes * sizeof(int32_t));
         });
@@ -98,12 +110,20 @@ class RowTile {
   }
 
   // Adds the columns [begin, end), at least 32.
-  static HWY_INLINE void Add(const Pointers& p, size_t begin, size_t end, Sums& sum) {
+  static HWY_INLINE void Add(const Pointers& p, size_t begin, size_t end, size_t prefetch,
+                             Sums& sum) {
     do {
-      Add32(p, begin, sum);
+      Add32(p, begin, prefetch, sum);
       begin += kActivationBlock;
       Unroll<kC>([&](auto c) SLUICE_LAMBDA { W::Dot::Pin(sum[c]); });
     } while (begin < end);
+  }
+
+  // The column, a multiple of `block`, from which on the lines to ask for are the next call's.
+  static HWY_INLINE size_t TurnToNext(const PackedLayout& layout, size_t block) {
+    constexpr size_t kAheadCols = kRowPrefetchBytes / kLineBytes * W::kLineK;
+    const size_t cols = layout.padded_cols();
+    return cols <= kAheadCols ? cols : (cols - kAheadCols + block - 1) & ~(block - 1);
   }
 
   template <bool kBlocksOf32>
@@ -111,15 +131,18 @@ class RowTile {
     // In shifts: a division took longer than a block of one token.
     const size_t shift = static_cast<size_t>(std::countr_zero(layout.block()));
     const size_t block = kBlocksOf32 ? kActivationBlock : layout.block();
+    const size_t turn = TurnToNext(layout, block);
+    size_t prefetch = kRowPrefetchBytes;
     size_t begin = 0;
     do {
+      if (begin == turn) prefetch = p.next_prefetch;
       Sums sum;
       const VI start = hn::Set(LaneTag(), Start<kBlocksOf32>(p, begin, begin + block));
       Unroll<kC>([&](auto c) SLUICE_LAMBDA { sum[c] = W::Dot::Begin(start); });
       if constexpr (kBlocksOf32) {
-        Add32(p, begin, sum);
+        Add32(p, begin, prefetch, sum);
       } else {
-        Add(p, begin, begin + block, sum);
+        Add(p, begin, begin + block, prefetch, sum);
       }
       Fold(p, begin >> shift, begin / kActivationBlock, sum, acc);
       begin += block;
