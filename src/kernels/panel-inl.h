@@ -73,29 +73,6 @@ HWY_INLINE void UnpackStrip(const std::byte* strip, size_t begin, size_t end, ui
   }
 }
 
-// For the panel's strips and columns, asked for `asks` times. Where the next call is unknown, lines
-// of this strip again, which cost nothing.
-template <size_t kS>
-HWY_INLINE Ahead<kS> NextStrips(const DotArgs& args, size_t strip, const TileStrips<kS>& range,
-                                size_t asks) {
-  const PackedLayout& layout = args.layout;
-  const size_t bits = kStripRows * layout.weight_bits();
-  Ahead<kS> ahead;
-  for (size_t s = 0; s < kS; ++s) {
-    ahead.at[s] = args.weights[strip + s];
-    if (args.next_weights[strip + s] == nullptr) continue;
-    ahead.at[s] = args.next_weights[strip + s] + range.begin * bits / 8;
-    ahead.step = DivCeil((range.end - range.begin) * bits / 8, HWY_MAX(asks / kS, size_t{1}));
-    // Scales are few: they are asked for at once.
-    if (!layout.format.blocked()) continue;
-    const size_t scale_bytes = kStripRows * layout.scale_bytes_each();
-    const std::byte* end = args.next_scales[strip + s] + range.end / layout.block() * scale_bytes;
-    const std::byte* at = args.next_scales[strip + s] + range.begin / layout.block() * scale_bytes;
-    for (; at < end; at += kLineBytes) __builtin_prefetch(at, 0, 2);
-  }
-  return ahead;
-}
-
 // kS strips from `strip` on, all tokens of the call, in tiles of at most kT.
 template <class Packed, Mode kMode, size_t kT, size_t kS>
 void RunPanels(const DotArgs& args, size_t strip) {

@@ -36,10 +36,11 @@ struct Ahead {
   const std::byte* at[kS];
   size_t step = 0;
   size_t turn = 0;
+  template <size_t kLines>
   HWY_INLINE void Ask() {
     const std::byte* line = at[turn % kS];
     at[turn++ % kS] = line + step;
-    for (size_t i = 0; i < 4; ++i) __builtin_prefetch(line + i * kLineBytes, 0, 2);
+    for (size_t i = 0; i < kLines; ++i) __builtin_prefetch(line + i * kLineBytes, 0, 2);
   }
 };
 
@@ -63,8 +64,31 @@ struct TileStrips {
   bool last;
   const uint8_t* weights[kS];   // at column `begin`
   const std::byte* scales[kS];  // of the whole strips
-  Ahead<kS>* ahead;             // of a panel
+  Ahead<kS>* ahead;             // what to ask for meanwhile; may be null for packed weights
 };
+
+// For the strips' columns [begin, end) from strip `strip` of the call on, asked for `asks` times.
+// Where the next call is unknown, lines of this strip again, which cost nothing.
+template <size_t kS>
+HWY_INLINE Ahead<kS> NextStrips(const DotArgs& args, size_t strip, const TileStrips<kS>& strips,
+                                size_t asks) {
+  const PackedLayout& layout = args.layout;
+  const size_t bits = kStripRows * layout.weight_bits();
+  Ahead<kS> ahead;
+  for (size_t s = 0; s < kS; ++s) {
+    ahead.at[s] = args.weights[strip + s];
+    if (args.next_weights[strip + s] == nullptr) continue;
+    ahead.at[s] = args.next_weights[strip + s] + strips.begin * bits / 8;
+    ahead.step = DivCeil((strips.end - strips.begin) * bits / 8, HWY_MAX(asks / kS, size_t{1}));
+    // Scales are few: they are asked for at once.
+    if (!layout.format.blocked()) continue;
+    const size_t scale_bytes = kStripRows * layout.scale_bytes_each();
+    const std::byte* end = args.next_scales[strip + s] + strips.end / layout.block() * scale_bytes;
+    const std::byte* at = args.next_scales[strip + s] + strips.begin / layout.block() * scale_bytes;
+    for (; at < end; at += kLineBytes) __builtin_prefetch(at, 0, 2);
+  }
+  return ahead;
+}
 
 // What is a tile's own.
 struct TileTokens {
@@ -150,10 +174,11 @@ class TokenTile {
       });
     });
     if constexpr (W::kFromMemory) {
+      if (ahead != nullptr) ahead->template Ask<8>();
       // (Without, GCC read sums of the output early, and spilled others for them.)
       CompilerBarrier();
     } else {
-      ahead->Ask();
+      ahead->template Ask<4>();
     }
     UnrollTile<kT, kC>([&](auto t, auto c) SLUICE_LAMBDA {
       if constexpr (Dot::kCarries) sum[t][c] = Dot::Carry(sum[t][c]);
@@ -355,7 +380,15 @@ void RunPackedStrips(const DotArgs& args, size_t strip) {
     strips.weights[s] = reinterpret_cast<const uint8_t*>(args.weights[strip + s]);
     strips.scales[s] = args.scales[strip + s];
   }
+  // One tile reads its weights once, as fast as they come. Of more, all but the first find them in
+  // a cache, and memory would idle.
+  const size_t tiles = DivCeil(args.tokens, args.tiles->height);
+  Ahead<kS> ahead;
   strips.ahead = nullptr;
+  if (tiles > 1) {
+    ahead = NextStrips<kS>(args, strip, strips, tiles * strips.end / kActivationBlock);
+    strips.ahead = &ahead;
+  }
   RunTokenTiles<W, kMode, kT, kS, kLowest, 1>(args, strip, strips);
 }
 
