@@ -84,9 +84,10 @@ Expected<std::vector<std::string>> ParseRivals(const std::string& text) {
 
 void AddFfnOptions(CLI::App& app, Options& options, std::string& shapes_folder) {
   // Before --shapes: values are taken in this order.
-  app.add_option("--shapes-folder", shapes_folder, "The folder of files of shapes.")
-      ->type_name("DIR")
-      ->capture_default_str();
+  app.add_option(
+         "--shapes-folder", shapes_folder,
+         "The folder of files of shapes. The default is the one that came with the program.")
+      ->type_name("DIR");
   AddList<Shape>(
       app, "--shapes", options.shapes,
       [&shapes_folder](const std::string& text) { return ParseShapes(text, shapes_folder); },
