@@ -228,8 +228,9 @@ def extremes(devices):
     return " ".join(lines)
 
 
-def report(files):
-    """The Markdown text for results that results.read gave."""
+def report(files, lacking=()):
+    """The Markdown text for results that results.read gave. `lacking` has the models whose program
+    ended without a result, and why."""
     devices = [d for d in map(device_of, files) if d]
     if not devices:
         raise results.BadFile("none of the results has a device in its context")
@@ -239,6 +240,7 @@ def report(files):
     prompt = [prompt_cells(row) for row in good if row["tokens"] > 1]
     failed = [(row["model"], row["format"], row["cache"], row["tokens"], row["threads"], row["error"])
               for row in rows if "error" in row]  # fmt: skip
+    failed += [(model, "", "", "", "", reason) for model, reason in lacking]
     date = (files[0].get("context") or {}).get("date", "")
     parts = [
         f"# sluice on {told(devices[0].get('board') or devices[0].get('cpu'))}",
@@ -286,10 +288,13 @@ def main(argv):
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("results", nargs="+", metavar="RESULT.json")
+    parser.add_argument("--failed", action="append", default=[], metavar="MODEL=REASON",
+                        help="a model that there is no result of")  # fmt: skip
     parser.add_argument("-o", "--output", metavar="REPORT.md", help="a file in place of the terminal")
     arguments = parser.parse_args(argv)
     try:
-        text = report([results.read(path) for path in arguments.results])
+        lacking = [words.partition("=")[::2] for words in arguments.failed]
+        text = report([results.read(path) for path in arguments.results], lacking)
         if arguments.output:
             write(arguments.output, text)
         else:

@@ -112,6 +112,7 @@ class Report(unittest.TestCase):
         text = report.report([data])
         self.assertIn("## Not measured", text)
         self.assertIn("128", line_with(text, "One", "needs 900 MiB"))
+        line_with(report.report([blocks()], [("Large", "ended by signal 9")]), "Large", "ended by signal 9")
 
     def test_a_long_course_is_thinned_and_keeps_its_end(self):
         record = device()
