@@ -158,7 +158,7 @@ def block_rows(files):
     """run.row_of's rows of sluice, each for every model of its shape, with tokens a second."""
     rows = []
     for data in files:
-        models, invalid = models_of(data), device_of(data).get("valid") is False
+        models, invalid, own_rows = models_of(data), device_of(data).get("valid") is False, []
         for name, runs in results.repetitions(data).items():
             row = run.row_of(name, runs)
             if row is None or row["library"] != "sluice":
@@ -167,7 +167,9 @@ def block_rows(files):
                 own = row | {"model": model, "layers": layers, "invalid": invalid}
                 if layers and "error" not in row:
                     own["tokens_per_second"] = row["tokens"] / (layers * row["seconds"])
-                rows.append(own)
+                own_rows.append(own)
+        # Benchmarks took turns at random.
+        rows += sorted(own_rows, key=lambda r: (r["model"], r["format"], r["cache"], r["tokens"], r["threads"]))
     return rows
 
 

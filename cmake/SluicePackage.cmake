@@ -19,20 +19,17 @@ foreach(program IN LISTS programs)
 endforeach()
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/bench/shapes" DESTINATION "${CMAKE_INSTALL_DATADIR}/sluice")
 
-# Man pages: the programs run, under the emulator in a cross build, so they are not part of `all`.
-find_program(SLUICE_HELP2MAN help2man)
-mark_as_advanced(SLUICE_HELP2MAN)
-if(SLUICE_HELP2MAN)
-  set(man_dir "${PROJECT_BINARY_DIR}/man")
-  add_custom_target(
-    man_pages
-    COMMAND "${PROJECT_SOURCE_DIR}/platforms/package/man_pages.sh" "${man_dir}" "${PROJECT_VERSION}"
-            "$<TARGET_FILE:sluice>" "$<TARGET_FILE_DIR:ffn_bench>" ${CMAKE_CROSSCOMPILING_EMULATOR}
-    DEPENDS sluice ${programs}
-    VERBATIM)
-  install(DIRECTORY "${man_dir}/" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1" COMPONENT package
-          EXCLUDE_FROM_ALL)
-endif()
+# Man pages: the programs run, under the emulator in a cross build, so they are not part of `all`. Their
+# maker is looked for when it is needed: a tree is often configured before it is installed.
+set(man_dir "${PROJECT_BINARY_DIR}/man")
+add_custom_target(
+  man_pages
+  COMMAND "${PROJECT_SOURCE_DIR}/platforms/package/man_pages.sh" "${man_dir}" "${PROJECT_VERSION}"
+          "$<TARGET_FILE:sluice>" "$<TARGET_FILE_DIR:ffn_bench>" ${CMAKE_CROSSCOMPILING_EMULATOR}
+  DEPENDS sluice ${programs}
+  VERBATIM)
+install(DIRECTORY "${man_dir}/" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1" COMPONENT package
+        EXCLUDE_FROM_ALL)
 
 # What only a Debian package has.
 set(doc_dir "${CMAKE_INSTALL_DATADIR}/doc/sluice-ffn")

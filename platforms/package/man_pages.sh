@@ -6,6 +6,10 @@ out=$1 version=$2 sluice=$3 bench=$4
 shift 4
 emulator=("$@")
 
+command -v help2man >/dev/null || {
+  echo "man_pages.sh: help2man is not installed" >&2
+  exit 1
+}
 work=$(mktemp -d "${TMPDIR:-/tmp}/sluice-man.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 mkdir "$work/pages"

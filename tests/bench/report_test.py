@@ -61,6 +61,13 @@ class Report(unittest.TestCase):
         prompt = [c.strip() for c in line_with(text, "One |", "12.8 ms").strip("|").split("|")]
         self.assertEqual(prompt[-4:], ["50", "70 %", "80 %", "1000"])  # 128 tokens in 10 · 12.8 ms
 
+    def test_rows_are_in_order_whatever_the_turns_were(self):
+        data = blocks(models=[("One", 10)])
+        data["benchmarks"] += runs("ffn/64x96/qb4w:32/cold/tokens:1/threads:1/sluice", [300.0], of_dram=0.5, of_dots=None,
+                                   of_mix=None, of_limit=0.5, **{"GB/s": 3.0, "GOP/s": 1.0})  # fmt: skip
+        text = report.report([data])
+        self.assertLess(text.index("| 300 us |"), text.index("| 110 us |"))
+
     def test_a_model_without_layers_has_no_tokens_a_second(self):
         text = report.report([blocks(models=[("Unknown", None)])])
         self.assertIn("not told", line_with(text, "Unknown", "110 us"))
