@@ -7,12 +7,15 @@
 #include <algorithm>
 #include <cstdio>
 #include <format>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "bench/device_run.h"
 #include "bench/ffn_case.h"
 #include "bench/options.h"
 #include "quant/cli/bench_block.h"
+#include "sluice/cpu.h"
 #include "src/base/cpu_name.h"
 #include "src/kernels/kernels.h"
 
@@ -47,7 +50,9 @@ void RegisterAll(Session& session, const Options& options) {
   std::vector<bool> states;
   if (options.cold) states.push_back(true);
   if (options.warm) states.push_back(false);
+  std::set<std::string> measured;
   for (const Shape& shape : options.shapes) {
+    if (!measured.insert(ShapeName(shape)).second) continue;  // of another model too
     for (const BlockFormat& format : options.formats) {
       for (const bool cold : states) {
         for (const size_t tokens : options.tokens) {
@@ -62,6 +67,23 @@ void RegisterAll(Session& session, const Options& options) {
   }
 }
 
+// The models that the results stand for; several may have the same block.
+Json ShapesJson(const std::vector<Shape>& shapes) {
+  Json list = Json::array();
+  for (const Shape& shape : shapes) {
+    list.push_back({{"model", shape.model.empty() ? Json(nullptr) : Json(shape.model)},
+                    {"d_model", shape.d_model},
+                    {"d_ff", shape.d_ff},
+                    {"layers", shape.layers == 0 ? Json(nullptr) : Json(shape.layers)}});
+  }
+  return list;
+}
+
+std::string DefaultThreadsText(const Device& device) {
+  return std::format("{} (CPUs {}{})", DefaultThreads(), device.cpus.value_or("unknown"),
+                     device.quota_cpus ? std::format(", quota {}", *device.quota_cpus) : "");
+}
+
 int Main(int argc, char** argv) {
   CommandLine line = ParseCommandLine(Program::kFfn, argc, argv);
   if (line.status) return *line.status;
@@ -73,18 +95,17 @@ int Main(int argc, char** argv) {
       return 2;
     }
   }
-  Session session(options);
+  DeviceLog log = StartDeviceLog(options);
+  Session session(options, log);
   RegisterAll(session, options);
-  int rest = static_cast<int>(line.rest.size());
-  benchmark::Initialize(&rest, line.rest.data());
   benchmark::AddCustomContext("cpu", CpuName());
   benchmark::AddCustomContext("last_level_cache_bytes", std::to_string(options.cache_bytes));
   benchmark::AddCustomContext("ring_bytes", std::to_string(session.ring_bytes()));
   benchmark::AddCustomContext("pages", std::string(Name(options.pages)));
   benchmark::AddCustomContext("target", options.target.empty() ? "best" : options.target);
-  benchmark::RunSpecifiedBenchmarks();
-  benchmark::Shutdown();
-  return session.failed() ? 1 : 0;
+  benchmark::AddCustomContext("default_threads", DefaultThreadsText(log.device()));
+  const bool whole = RunBenchmarks(line.rest, log, {{"shapes", ShapesJson(options.shapes)}});
+  return session.failed() || !whole ? 1 : 0;
 }
 
 }  // namespace

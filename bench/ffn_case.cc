@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <format>
+#include <utility>
 
+#include "bench/device_run.h"
 #include "quant/cli/bench_block.h"
 #include "sluice/cpu.h"
 #include "src/base/status.h"
@@ -60,21 +62,38 @@ const DotInstruction* LimitInstruction(const Options& options, WeightFormat form
 
 }  // namespace
 
-Session::Session(const Options& options)
-    : options_(options), ring_bytes_(RingBytes(options)), limits_(ring_bytes_, options.pages) {}
+Session::Session(const Options& options, DeviceLog& log)
+    : options_(options),
+      ring_bytes_(RingBytes(options)),
+      limits_(ring_bytes_, options.pages),
+      log_(log) {}
 
 size_t Session::MaxTokens() const { return *std::ranges::max_element(options_.tokens); }
 
 Expected<Session::Weights*> Session::WeightsOf(const FfnCase& c) {
-  const auto [found, inserted] = weights_.try_emplace(WeightsKey(c));
-  Weights& weights = found->second;
-  if (inserted) {
+  const bool known = weights_.contains(WeightsKey(c));
+  if (!known) {
+    SLUICE_TRY(CheckMemory(c));
+  }
+  Weights& weights = weights_[WeightsKey(c)];
+  if (!known) {
     weights.block = RandomBlock(c.shape, c.format);
     weights.x = RandomTokens(std::max(MaxTokens(), kDistinctTokens), c.shape.d_model);
     weights.exact =
         Exact(weights.block, std::span(weights.x).first(kDistinctTokens * c.shape.d_model));
   }
   return &weights;
+}
+
+// The plain form and the copies of one library have to fit, or the system would end the program.
+Status Session::CheckMemory(const FfnCase& c) const {
+  SLUICE_ASSIGN(const uint64_t packed, PackedBytes(c.shape, c.format.weights));
+  const uint64_t copies = c.cold ? CopiesFor(ring_bytes_, packed) : 1;
+  const uint64_t needed = uint64_t{3} * c.shape.d_model * c.shape.d_ff + copies * packed;
+  const uint64_t available = AvailableMemoryBytes();
+  if (needed <= available) return {};
+  return Fail(ErrorCode::kUnsupported, "needs {} MiB of memory, and {} MiB are available",
+              needed >> 20, available >> 20);
 }
 
 Expected<Session::Prepared*> Session::PreparedOf(const FfnCase& c) {
@@ -115,10 +134,14 @@ void Session::Run(benchmark::State& state, const FfnCase& c) {
     failed_ = true;
     state.SkipWithError(status.error().message);
   }
+  log_.Sample();
 }
 
 Status Session::Measure(benchmark::State& state, const FfnCase& c) {
   y_.resize(std::max(y_.size(), MaxTokens() * c.shape.d_model));
+  if (!std::exchange(logged_dram_, true)) {
+    SLUICE_TRY(LogDram(limits_, log_));
+  }
   SLUICE_ASSIGN(Prepared* const prepared, PreparedOf(c));
   SLUICE_ASSIGN(const Weights* const weights, WeightsOf(c));
   SLUICE_TRY(CheckOnce(c, *weights, *prepared));

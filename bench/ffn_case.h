@@ -14,6 +14,7 @@
 #include "bench/library.h"
 #include "bench/limits.h"
 #include "bench/options.h"
+#include "quant/cli/device_log.h"
 
 namespace sluice::bench {
 
@@ -30,7 +31,8 @@ struct FfnCase {
 // nothing, and are kept, so that repetitions can take turns.
 class Session {
  public:
-  explicit Session(const Options& options);
+  // What is measured is noted in `log`, which must outlive the session.
+  Session(const Options& options, DeviceLog& log);
 
   void Run(benchmark::State& state, const FfnCase& c);
 
@@ -54,6 +56,7 @@ class Session {
     std::map<std::pair<size_t, size_t>, Status> checked;  // by tokens, threads
   };
 
+  Status CheckMemory(const FfnCase& c) const;
   Expected<Weights*> WeightsOf(const FfnCase& c);
   Expected<Prepared*> PreparedOf(const FfnCase& c);
   Status CheckOnce(const FfnCase& c, const Weights& weights, Prepared& prepared);
@@ -65,6 +68,8 @@ class Session {
   const Options options_;
   uint64_t ring_bytes_ = 0;
   Limits limits_;
+  DeviceLog& log_;
+  bool logged_dram_ = false;
   std::map<std::string, Weights> weights_;
   std::map<std::string, Prepared> prepared_;
   std::vector<float> y_;

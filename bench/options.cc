@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <deque>
+#include <filesystem>
 
 #include "bench/library.h"
 #include "quant/cli/bench_block.h"
@@ -15,7 +16,6 @@
 namespace sluice::bench {
 namespace {
 
-constexpr char kShapesFolder[] = SLUICE_BENCH_SHAPES;
 constexpr char kDescription[] =
     "Whole feed-forward blocks through the public interface, and the same blocks by other "
     "libraries, "
@@ -30,6 +30,15 @@ constexpr char kFooter[] =
     "environment,\n"
     "ggml is restricted when it is built, XNNPACK and ONNX Runtime cannot be.\n"
     "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 gives the others' weights huge pages too.";
+
+// Of an installed program, beside it; else the source tree's.
+std::string ShapesFolder() {
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  std::filesystem::path installed = program.parent_path().parent_path() / "share/sluice/shapes";
+  if (!error && std::filesystem::is_directory(installed, error)) return installed;
+  return SLUICE_BENCH_SHAPES;
+}
 
 // Values that are parsed as they are read, so that a wrong one is a usage error.
 template <class T>
@@ -73,10 +82,15 @@ Expected<std::vector<std::string>> ParseRivals(const std::string& text) {
               known);
 }
 
-void AddFfnOptions(CLI::App& app, Options& options) {
+void AddFfnOptions(CLI::App& app, Options& options, std::string& shapes_folder) {
+  // Before --shapes: values are taken in this order.
+  app.add_option(
+         "--shapes-folder", shapes_folder,
+         "The folder of files of shapes. The default is the one that came with the program.")
+      ->type_name("DIR");
   AddList<Shape>(
       app, "--shapes", options.shapes,
-      [](const std::string& text) { return ParseShapes(text, kShapesFolder); },
+      [&shapes_folder](const std::string& text) { return ParseShapes(text, shapes_folder); },
       "Blocks: DxM, a model's name, or a file of them; bench/shapes has some. The default is "
       "acceptance.")
       ->type_name("SHAPE[,...]");
@@ -124,6 +138,12 @@ void AddSharedOptions(CLI::App& app, Options& options, double& cache_mib) {
          "ring of cold weights is three times that.")
       ->check(CLI::PositiveNumber)
       ->type_name("MIB");
+  app.add_option("--governor-was", options.governor_was,
+                 "For the record: the CPU's governor before it was changed for this run.")
+      ->type_name("NAME");
+  app.add_option("--device-root", options.device_root,
+                 "Read below DIR what /proc, /sys and the firmware tell of the device; for tests.")
+      ->type_name("DIR");
 }
 
 // What CLI11 left must be Google Benchmark's.
@@ -139,19 +159,23 @@ Status TakeRest(const std::vector<std::string>& remaining, char* program, Comman
   return {};
 }
 
-void SetDefaults(const CLI::App& app, Program program, double cache_mib, Options& options) {
+Status SetDefaults(const CLI::App& app, Program program, double cache_mib,
+                   const std::string& shapes_folder, Options& options) {
   options.cache_bytes =
       cache_mib > 0 ? static_cast<uint64_t>(cache_mib * 1024 * 1024) : LastLevelCacheBytes();
   if (options.threads.empty()) {
     options.threads = {1};
     if (DefaultThreads() > 1) options.threads.push_back(DefaultThreads());
   }
-  if (program != Program::kFfn) return;
+  if (program != Program::kFfn) return {};
   options.cold = !options.warm || app.count("--cold") != 0;
-  if (options.shapes.empty()) options.shapes = *ParseShapes("acceptance", kShapesFolder);
   if (options.formats.empty()) {
     options.formats = {{{WeightType::kInt4, 32}, {}}, {{WeightType::kInt8, 0}, {}}};
   }
+  if (options.shapes.empty()) {
+    SLUICE_ASSIGN(options.shapes, ParseShapes("acceptance", shapes_folder));
+  }
+  return {};
 }
 
 }  // namespace
@@ -191,7 +215,8 @@ CommandLine ParseCommandLine(Program program, int argc, char** argv) {
   app.footer(program == Program::kFfn ? kFooter : "All options of Google Benchmark work as well.");
   app.allow_extras();
   double cache_mib = 0;
-  if (program == Program::kFfn) AddFfnOptions(app, line.options);
+  std::string shapes_folder = ShapesFolder();
+  if (program == Program::kFfn) AddFfnOptions(app, line.options, shapes_folder);
   AddSharedOptions(app, line.options, cache_mib);
   try {
     app.parse(argc, argv);
@@ -199,12 +224,12 @@ CommandLine ParseCommandLine(Program program, int argc, char** argv) {
     line.status = app.exit(error) == 0 ? 0 : 2;
     return line;
   }
-  if (const Status status = TakeRest(app.remaining(), argv[0], line); !status) {
+  Status status = TakeRest(app.remaining(), argv[0], line);
+  if (status) status = SetDefaults(app, program, cache_mib, shapes_folder, line.options);
+  if (!status) {
     std::fprintf(stderr, "%s\n", status.error().message.c_str());
     line.status = 2;
-    return line;
   }
-  SetDefaults(app, program, cache_mib, line.options);
   return line;
 }
 

@@ -40,6 +40,8 @@ struct Options {
   std::string target;
   PageKind pages = PageKind::kHuge;
   uint64_t cache_bytes = 0;
+  std::string device_root;  // what DeviceFiles reads below
+  std::optional<std::string> governor_was;
 
   // What outgrows the last-level cache three times over.
   uint64_t ring_bytes() const { return 3 * cache_bytes; }

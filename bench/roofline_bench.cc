@@ -11,7 +11,9 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 
+#include "bench/device_run.h"
 #include "bench/dram.h"
 #include "bench/instructions.h"
 #include "bench/limits.h"
@@ -88,31 +90,64 @@ void SpinForkJoin(benchmark::State& state, size_t threads) {
   }
 }
 
-void RegisterDram(Readers& readers, size_t threads) {
+// What all benchmarks share, and the record of the device they ran on.
+struct Machine {
+  explicit Machine(const Options& options)
+      : readers(options.ring_bytes()),
+        limits(options.ring_bytes(), options.pages),
+        log(StartDeviceLog(options)) {}
+
+  Readers readers;
+  Limits limits;
+  DeviceLog log;
+  bool logged_dram = false;
+};
+
+// `body(state)`, noted in the log.
+template <class Body>
+auto Logged(Machine& machine, Body body) {
+  return [&machine, body](benchmark::State& state) {
+    if (!std::exchange(machine.logged_dram, true)) {
+      const Status status = LogDram(machine.limits, machine.log);
+      if (!status) return state.SkipWithError(status.error().message);
+    }
+    body(state);
+    machine.log.Sample();
+  };
+}
+
+void RegisterDram(Machine& machine, size_t threads) {
   for (const PageKind kind : {PageKind::kSmall, PageKind::kHuge}) {
     for (const size_t streams : {1, 2, 4, 8}) {
       benchmark::RegisterBenchmark(
           std::format("dram/{}/streams:{}/threads:{}", Name(kind), streams, threads),
-          [=, &readers](benchmark::State& state) { Dram(state, readers, kind, streams, threads); })
+          Logged(machine,
+                 [=, &machine](benchmark::State& state) {
+                   Dram(state, machine.readers, kind, streams, threads);
+                 }))
           ->UseManualTime();
     }
   }
 }
 
-void RegisterLoop(const std::string& name, double (*loop)(size_t), size_t threads) {
+void RegisterLoop(Machine& machine, const std::string& name, double (*loop)(size_t),
+                  size_t threads) {
   if (loop == nullptr) return;
-  benchmark::RegisterBenchmark(std::format("arithmetic/{}/threads:{}", name, threads),
-                               [=](benchmark::State& state) { Arithmetic(state, loop, threads); })
+  benchmark::RegisterBenchmark(
+      std::format("arithmetic/{}/threads:{}", name, threads),
+      Logged(machine, [=](benchmark::State& state) { Arithmetic(state, loop, threads); }))
       ->UseManualTime();
 }
 
-void RegisterForkJoin(size_t threads) {
+void RegisterForkJoin(Machine& machine, size_t threads) {
   if (threads == 1) return;
-  benchmark::RegisterBenchmark(std::format("fork_join/pool/threads:{}", threads),
-                               [=](benchmark::State& state) { PoolForkJoin(state, threads); })
+  benchmark::RegisterBenchmark(
+      std::format("fork_join/pool/threads:{}", threads),
+      Logged(machine, [=](benchmark::State& state) { PoolForkJoin(state, threads); }))
       ->UseRealTime();
-  benchmark::RegisterBenchmark(std::format("fork_join/spin/threads:{}", threads),
-                               [=](benchmark::State& state) { SpinForkJoin(state, threads); })
+  benchmark::RegisterBenchmark(
+      std::format("fork_join/spin/threads:{}", threads),
+      Logged(machine, [=](benchmark::State& state) { SpinForkJoin(state, threads); }))
       ->UseManualTime()
       ->Iterations(20);  // each is many, so the shortness of one must not ask for more
 }
@@ -120,26 +155,22 @@ void RegisterForkJoin(size_t threads) {
 int Main(int argc, char** argv) {
   CommandLine line = ParseCommandLine(Program::kRoofline, argc, argv);
   if (line.status) return *line.status;
-  Readers readers(line.options.ring_bytes());
+  Machine machine(line.options);
   for (const size_t threads : line.options.threads) {
-    RegisterDram(readers, threads);
+    RegisterDram(machine, threads);
     for (const DotInstruction& dot : DotInstructions()) {
       for (const Mix mix : kMixes) {
-        RegisterLoop(std::format("{}/{}", dot.name, Name(mix)), dot.loops[static_cast<size_t>(mix)],
-                     threads);
+        RegisterLoop(machine, std::format("{}/{}", dot.name, Name(mix)),
+                     dot.loops[static_cast<size_t>(mix)], threads);
       }
     }
     for (const FmaInstruction& fma : FmaInstructions()) {
-      RegisterLoop(std::format("{}/fma", fma.name), fma.loop, threads);
+      RegisterLoop(machine, std::format("{}/fma", fma.name), fma.loop, threads);
     }
-    RegisterForkJoin(threads);
+    RegisterForkJoin(machine, threads);
   }
-  int rest = static_cast<int>(line.rest.size());
-  benchmark::Initialize(&rest, line.rest.data());
   benchmark::AddCustomContext("ring_bytes", std::to_string(line.options.ring_bytes()));
-  benchmark::RunSpecifiedBenchmarks();
-  benchmark::Shutdown();
-  return 0;
+  return RunBenchmarks(line.rest, machine.log, Json::object()) ? 0 : 1;
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ std::optional<Shape> Numbers(std::string_view text) {
   const auto d = Size(text.substr(0, cross));
   const auto m = Size(text.substr(cross + 1));
   if (!d || !m) return std::nullopt;
-  return Shape{"", *d, *m};
+  return Shape{"", *d, *m, 0};
 }
 
 std::vector<std::filesystem::path> Files(const std::string& folder) {
@@ -51,16 +51,17 @@ Expected<std::vector<Shape>> ReadShapes(const std::string& path) {
   for (std::string line; std::getline(in, line);) {
     ++number;
     std::istringstream words(line.substr(0, line.find('#')));
-    std::string name, d_model, d_ff, more;
+    std::string name, d_model, d_ff, layers, more;
     if (!(words >> name)) continue;
     const bool complete = static_cast<bool>(words >> d_model >> d_ff);
     const auto d = Size(d_model);
     const auto m = Size(d_ff);
-    if (!complete || !d || !m || (words >> more)) {
-      return Fail(ErrorCode::kCorrupt, "{}:{}: {} is not `name d_model d_ff`", path, number,
-                  Quote(line));
+    const auto l = (words >> layers) ? Size(layers) : std::optional<size_t>(0);
+    if (!complete || !d || !m || !l || (words >> more)) {
+      return Fail(ErrorCode::kCorrupt, "{}:{}: {} is not `name d_model d_ff [layers]`", path,
+                  number, Quote(line));
     }
-    shapes.push_back({name, *d, *m});
+    shapes.push_back({name, *d, *m, *l});
   }
   if (shapes.empty()) return Fail(ErrorCode::kCorrupt, "{}: has no shapes", path);
   return shapes;

@@ -13,6 +13,8 @@ run_command() {
       build sluice
       run_forwarding python3 "$top/platforms/demo.py" "$(build_dir)/bin/sluice" "${arguments[@]}"
       ;;
+    package) command_package ;;
+    test-kit) command_test_kit ;;
     bench) command_bench ;;
     format) "$top/platforms/format.sh" "${arguments[@]}" ;;
     lint) command_lint ;;
@@ -49,6 +51,24 @@ command_shell() {
   exec bash
 }
 
+command_package() {
+  build sluice sluice_all ffn_bench roofline_bench kernels_bench man_pages
+  local package
+  rm -f "$(build_dir)"/package/*.deb
+  # dpkg-shlibdeps looks for the libraries of the architecture that this names.
+  (cd "$(build_dir)" && DEB_HOST_ARCH=${arch:-$(machine_architecture)} run_step cpack -G DEB) ||
+    die "making the package failed"
+  for package in "$(build_dir)"/package/*.deb; do echo "$package"; done
+}
+
+# Against the programs that were built, and the host's ssh client and server.
+command_test_kit() {
+  build ffn_bench roofline_bench
+  local words
+  words=$(emulator_words)
+  run_forwarding python3 "$top/tests/platforms/raspberry_pi_test.py" "$(build_dir)" "$words"
+}
+
 # All of it, even if one part finds something.
 command_lint() {
   local failed=()
@@ -57,7 +77,8 @@ command_lint() {
     failed+=(clang-tidy)
   python3 "$top/tests/tools/check_layers.py" || failed+=(layers)
   python3 "$top/tests/tools/check_names.py" || failed+=(names)
-  (cd "$top" && shellcheck -x -a platforms/run platforms/*.sh platforms/lib/add_packages.sh .ci/run \
+  (cd "$top" && shellcheck -x -a platforms/run platforms/*.sh platforms/lib/add_packages.sh \
+    platforms/package/*.sh platforms/raspberry-pi/{bench,device.sh,bundle.sh} .ci/run \
     tests/*/*.sh) || failed+=(shellcheck)
   ((${#failed[@]} == 0)) || die "lint found something: ${failed[*]}"
 }

@@ -40,6 +40,8 @@ enter_root() {
       break
     fi
   done
+  # Which package a library of the private root belongs to is not what the host's dpkg knows.
+  mounts+=(--ro-bind "$root_dir/var/lib/dpkg" /.sluice/dpkg --setenv DPKG_ADMINDIR /.sluice/dpkg)
   # A certificate that a variable names may lie in a folder that stays outside.
   for variable in SSL_CERT_FILE SSL_CERT_DIR REQUESTS_CA_BUNDLE CURL_CA_BUNDLE PIP_CERT \
     GIT_SSL_CAINFO; do

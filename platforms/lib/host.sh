@@ -56,6 +56,9 @@ prepare_host() {
   mapfile -t sets < <(package_sets)
   mapfile -t missing < <(missing_packages "${sets[@]}")
   ((${#missing[@]})) || return 0
+  if [[ " ${missing[*]} " == *' openssh-server '* ]]; then
+    die "test-kit needs openssh-server, which starts to serve when it is installed; install it yourself to go on"
+  fi
   for set in "${sets[@]}"; do
     foreign=$(foreign_architecture_of "$set")
     if [[ -n $foreign ]] && ! dpkg --print-foreign-architectures | grep -qx "$foreign"; then

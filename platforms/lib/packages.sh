@@ -5,6 +5,8 @@ package_sets() {
   echo base
   if [[ -n $arch ]]; then echo "$arch"; fi
   if [[ $command == train ]]; then echo train; fi
+  if [[ $command == package ]]; then echo package; fi
+  if [[ $command == test-kit ]]; then echo ssh; fi
   if rivals_wanted; then echo rivals; fi
 }
 

@@ -125,8 +125,9 @@ class Bench {
     SLUICE_TRY(MakeBlocks());
     SLUICE_TRY(MakePools());
     results_.cold = options_.cache == "cold";
-    results_.machine = std::format("{}, {}, last-level cache {}", CpuName(),
-                                   Plural(AffinityCpus().size(), "CPU"), Size(CacheBytes()));
+    results_.machine = std::format("{}, {}, {} by default, last-level cache {}", CpuName(),
+                                   Plural(AffinityCpus().size(), "CPU"),
+                                   Plural(DefaultThreads(), "thread"), Size(CacheBytes()));
     copies_.resize(results_.blocks.size(), 1);
     if (results_.cold) PlanCopies();
     SLUICE_TRY(MakeCases());

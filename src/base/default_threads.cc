@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -28,13 +29,13 @@ std::string FirstLine(const std::string& path) {
   return line;
 }
 
-// The quota in whole CPUs that `quota` microseconds in each `period` amount to; nullopt: unlimited.
-std::optional<size_t> QuotaCpus(std::optional<long long> quota, std::optional<long long> period) {
+// The CPUs that `quota` microseconds in each `period` amount to; nullopt: unlimited.
+std::optional<double> QuotaCpus(std::optional<long long> quota, std::optional<long long> period) {
   if (!quota || !period || *quota <= 0 || *period <= 0) return std::nullopt;  // "max", -1, nonsense
-  return static_cast<size_t>((*quota + *period - 1) / *period);
+  return static_cast<double>(*quota) / static_cast<double>(*period);
 }
 
-std::optional<size_t> QuotaOfV2(const std::string& directory) {
+std::optional<double> QuotaOfV2(const std::string& directory) {
   std::istringstream line(FirstLine(directory + "/cpu.max"));
   std::string quota;
   std::string period;
@@ -42,43 +43,22 @@ std::optional<size_t> QuotaOfV2(const std::string& directory) {
   return QuotaCpus(ParseNumber(quota), ParseNumber(period));
 }
 
-std::optional<size_t> QuotaOfV1(const std::string& directory) {
+std::optional<double> QuotaOfV1(const std::string& directory) {
   return QuotaCpus(ParseNumber(FirstLine(directory + "/cpu.cfs_quota_us")),
                    ParseNumber(FirstLine(directory + "/cpu.cfs_period_us")));
 }
 
 // The smallest quota of the group at `base + group` and of every group above it up to `base`.
 template <class QuotaOf>
-std::optional<size_t> SmallestQuota(const std::string& base, std::filesystem::path group,
+std::optional<double> SmallestQuota(const std::string& base, std::filesystem::path group,
                                     QuotaOf quota_of) {
-  std::optional<size_t> smallest;
+  std::optional<double> smallest;
   while (true) {
-    const std::optional<size_t> quota = quota_of(base + group.string());
+    const std::optional<double> quota = quota_of(base + group.string());
     if (quota) smallest = std::min(smallest.value_or(*quota), *quota);
     if (group.empty() || group == "/") return smallest;
     group = group.parent_path();
   }
-}
-
-std::optional<size_t> CgroupCpus(const std::string& root) {
-  std::ifstream in(root + "/proc/self/cgroup");  // lines "0::/path" (v2) or "N:cpu,cpuacct:/path"
-  std::optional<size_t> smallest;
-  const auto take = [&](std::optional<size_t> quota) {
-    if (quota) smallest = std::min(smallest.value_or(*quota), *quota);
-  };
-  for (std::string line; std::getline(in, line);) {
-    const size_t first = line.find(':');
-    const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    const std::string group = line.substr(second + 1);
-    if (controllers == ",,") {
-      take(SmallestQuota(root + "/sys/fs/cgroup", group, QuotaOfV2));
-    } else if (controllers.find(",cpu,") != std::string::npos) {
-      take(SmallestQuota(root + "/sys/fs/cgroup/cpu", group, QuotaOfV1));
-    }
-  }
-  return smallest;
 }
 
 // On big.LITTLE systems the kernel publishes each core's capacity, 1024 for the fastest. Cores
@@ -98,13 +78,36 @@ size_t PerformanceCores(const std::vector<int>& cpus, const std::string& root) {
 
 }  // namespace
 
+std::optional<double> CpuQuota(const std::string& root) {
+  std::ifstream in(root + "/proc/self/cgroup");  // lines "0::/path" (v2) or "N:cpu,cpuacct:/path"
+  std::optional<double> smallest;
+  const auto take = [&](std::optional<double> quota) {
+    if (quota) smallest = std::min(smallest.value_or(*quota), *quota);
+  };
+  for (std::string line; std::getline(in, line);) {
+    const size_t first = line.find(':');
+    const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    const std::string group = line.substr(second + 1);
+    if (controllers == ",,") {
+      take(SmallestQuota(root + "/sys/fs/cgroup", group, QuotaOfV2));
+    } else if (controllers.find(",cpu,") != std::string::npos) {
+      take(SmallestQuota(root + "/sys/fs/cgroup/cpu", group, QuotaOfV1));
+    }
+  }
+  return smallest;
+}
+
 size_t ThreadsFor(const std::vector<int>& cpus, const std::string& root) {
   return std::clamp<size_t>(PerformanceCores(cpus, root), 1, CpusFor(cpus, root));
 }
 
 size_t CpusFor(const std::vector<int>& cpus, const std::string& root) {
   const size_t all = cpus.size();
-  return std::max<size_t>(std::min(all, CgroupCpus(root).value_or(all)), 1);
+  const std::optional<double> quota = CpuQuota(root);
+  if (!quota || *quota >= static_cast<double>(all)) return std::max<size_t>(all, 1);
+  return std::max<size_t>(static_cast<size_t>(std::ceil(*quota)), 1);
 }
 
 std::vector<int> AffinityCpus() {

@@ -3,6 +3,7 @@
 #define SLUICE_SRC_BASE_DEFAULT_THREADS_H_
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,10 @@ size_t ThreadsFor(const std::vector<int>& cpus, const std::string& root);
 
 // Likewise with the slow cores: how many threads can run at the same time.
 size_t CpusFor(const std::vector<int>& cpus, const std::string& root);
+
+// The CPUs' worth of time that the cgroup quota allows, 1.5 for instance; nullopt if it is
+// unlimited.
+std::optional<double> CpuQuota(const std::string& root);
 
 // The CPUs that the calling process may run on.
 std::vector<int> AffinityCpus();

@@ -27,13 +27,14 @@ namespace {
 using ::testing::HasSubstr;
 
 const std::string kFolder = std::string(SLUICE_SOURCE_DIR) + "/bench/shapes";
-const Shape kTiny = {"", 64, 96};
+const Shape kTiny = {"", 64, 96, 0};
 
 BlockFormat Format(std::string_view name) { return *ParseBlockFormat(name); }
 
 TEST(Shapes, NumbersModelsAndFiles) {
-  EXPECT_EQ(*ParseShapes("576x1536", kFolder), (std::vector<Shape>{{"", 576, 1536}}));
-  EXPECT_EQ(*ParseShapes("Llama-2-7B", kFolder), (std::vector<Shape>{{"Llama-2-7B", 4096, 11008}}));
+  EXPECT_EQ(*ParseShapes("576x1536", kFolder), (std::vector<Shape>{{"", 576, 1536, 0}}));
+  EXPECT_EQ(*ParseShapes("Llama-2-7B", kFolder),
+            (std::vector<Shape>{{"Llama-2-7B", 4096, 11008, 32}}));
   EXPECT_EQ(ParseShapes("acceptance", kFolder)->size(), 3u);
   for (const char* bad : {"", "576", "576x", "x1536", "0x1536", "576x1536x2", "no-such-model"}) {
     EXPECT_FALSE(ParseShapes(bad, kFolder).has_value()) << bad;
@@ -43,12 +44,22 @@ TEST(Shapes, NumbersModelsAndFiles) {
 TEST(Shapes, AFaultInAFileIsNamedWithItsLine) {
   const test::TempDir folder;
   const std::string path = folder.path() + "/shapes.txt";
-  for (const char* line : {"a 1", "a b 2", "a 1 2 3", "a 0 2"}) {
+  for (const char* line : {"a 1", "a b 2", "a 1 2 3 4", "a 0 2", "a 1 2 0", "a 1 2 x"}) {
     std::ofstream(path) << "# a comment\n\ngood 16 32 # and another\n" << line << "\n";
     const auto shapes = ReadShapes(path);
     ASSERT_FALSE(shapes.has_value()) << line;
     EXPECT_THAT(shapes.error().message, HasSubstr(":4:"));
   }
+}
+
+TEST(Shapes, ModelsHaveTheirNumberOfLayers) {
+  const auto shapes = ParseShapes("llama", kFolder);
+  ASSERT_TRUE(shapes.has_value());
+  for (const Shape& shape : *shapes) EXPECT_GE(shape.layers, 16u) << shape.model;
+  const test::TempDir folder;
+  std::ofstream(folder.File("s.txt")) << "with 16 32 4\nwithout 16 32\n";
+  EXPECT_EQ(*ReadShapes(folder.File("s.txt")),
+            (std::vector<Shape>{{"with", 16, 32, 4}, {"without", 16, 32, 0}}));
 }
 
 TEST(Formats, DefaultActivationsHaveOneName) {

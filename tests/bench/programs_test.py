@@ -19,13 +19,21 @@ def start(program, *arguments):
     return subprocess.run([FOLDER / program, *arguments], capture_output=True, text=True, check=False)
 
 
-def results_of(program, *arguments):
-    """The runs of a program that succeeds."""
+TREE = pathlib.Path(__file__).resolve().parents[2]
+
+
+def document_of(program, *arguments):
+    """What a program that succeeds writes, and what it says."""
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder, "out.json")
         ended = start(program, *TINY, f"--benchmark_out={out}", *arguments)
         assert ended.returncode == 0, ended.stderr
-        return json.loads(out.read_text(encoding="utf-8"))["benchmarks"]
+        return json.loads(out.read_text(encoding="utf-8")), ended.stderr
+
+
+def results_of(program, *arguments):
+    """The runs of a program that succeeds."""
+    return document_of(program, *arguments)[0]["benchmarks"]
 
 
 class Ffn(unittest.TestCase):
@@ -61,6 +69,7 @@ class Ffn(unittest.TestCase):
         text = start("ffn_bench", "--help").stdout
         for option in ("--shapes", "--formats", "--tokens", "--threads", "--cold", "--warm",
                        "--rivals", "--target", "--pages", "--cache-mib", "--benchmark_filter",
+                       "--shapes-folder", "--governor-was", "--device-root",
                        "ONEDNN_MAX_CPU_ISA"):  # fmt: skip
             self.assertIn(option, text)
 
@@ -70,6 +79,35 @@ class Ffn(unittest.TestCase):
             ended = start("ffn_bench", wrong)
             self.assertEqual(ended.returncode, 2, (wrong, ended.stderr))
             self.assertTrue(ended.stderr, wrong)
+
+
+class Device(unittest.TestCase):
+    SMALL = ["--shapes=Qwen3-0.6B", "--formats=qb4w:32", "--tokens=1"]
+
+    def test_the_context_has_the_device_and_the_models(self):
+        root = f"--device-root={TREE}/tests/data/devices/pi4/root"
+        document, said = document_of("ffn_bench", *self.SMALL, root, "--governor-was=powersave")
+        context = document["context"]
+        self.assertEqual(context["shapes"], [{"model": "Qwen3-0.6B", "d_model": 1024, "d_ff": 3072, "layers": 28}])
+        self.assertEqual(context["device"]["board"], "Raspberry Pi 4 Model B Rev 1.2")
+        self.assertGreater(context["device"]["dram"]["all_cores_gb_per_s"], 0)
+        self.assertEqual(context["device"]["governor"]["changed_from"], "powersave")
+        self.assertEqual(context["device"]["threads"]["measured"], [1, 2])
+        self.assertIs(context["device"]["valid"], False)
+        self.assertIn("THESE RESULTS ARE INVALID: under-voltage during the run", said)
+
+    def test_both_programs_and_both_outputs_have_it(self):
+        for program, more in (("ffn_bench", self.SMALL), ("roofline_bench", ["--benchmark_filter=spin"])):
+            ended = start(program, "--cache-mib=0.5", "--benchmark_min_time=1x", "--benchmark_format=json", *more)
+            self.assertIn("samples", json.loads(ended.stdout)["context"]["device"], ended.stderr)
+            self.assertIn("device", document_of(program, *more)[0]["context"])
+
+    def test_other_forms_are_google_benchmarks(self):
+        with tempfile.TemporaryDirectory() as folder:
+            out = pathlib.Path(folder, "out.csv")
+            ended = start("ffn_bench", *TINY, *self.SMALL, f"--benchmark_out={out}", "--benchmark_out_format=csv")
+            self.assertEqual(ended.returncode, 0, ended.stderr)
+            self.assertIn("ffn/1024x3072", out.read_text(encoding="utf-8"))
 
 
 class Roofline(unittest.TestCase):

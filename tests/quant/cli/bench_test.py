@@ -106,6 +106,7 @@ class Bench(support.CommandTest):
     def test_text_names_the_machine_and_the_ratio(self):
         text = run("bench", *SMALL, "--batch", "1", "--backend", "highway,reference").stdout
         self.assertIn("CPU", text.splitlines()[0])
+        self.assertRegex(text.splitlines()[0], r"\d+ threads? by default")
         self.assertIn("last-level cache", text.splitlines()[0])
         self.assertRegex(text, r"(?m)reference .* [\d.]+ x$")
 
