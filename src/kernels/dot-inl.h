@@ -29,10 +29,10 @@ struct TileShape {
   size_t tokens;
   size_t strips;
 };
-inline constexpr size_t kBlockTile = kVectors == 1    ? (NibbleDot::kCarries ? 6 : 10)
-                                     : kVectors == 2  ? (NibbleDot::kCarries ? 5 : 6)
-                                     : kManyRegisters ? 6
-                                                      : 2;
+inline constexpr size_t kBlockTile = kVectors == 1   ? (NibbleDot::kCarries ? 6 : 10)
+                                     : kVectors == 2 ? (NibbleDot::kCarries ? 5 : 6)
+                                     : kManyRegisters && kOneInstruction ? 6
+                                                                         : 2;
 inline constexpr size_t kRowTile = kVectors == 1 ? 6 : kBlockTile;
 template <class W>
 inline constexpr bool kManySums = kVectors == 1 && !W::Dot::kCarries;

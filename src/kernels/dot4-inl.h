@@ -65,6 +65,15 @@ HWY_INLINE VI BroadcastFour(const int8_t* x) {
   return hn::Set(LaneTag(), four);
 }
 
+// Whether bytes are multiplied and added in one instruction. Emulations are long: tall tiles of
+// them gain nothing and compile for minutes.
+#if defined(SLUICE_DOT4_AVX_VNNI) || defined(SLUICE_DOT4_SDOT) || \
+    (HWY_TARGET <= HWY_AVX3_DL && HWY_ARCH_X86)
+inline constexpr bool kOneInstruction = true;
+#else
+inline constexpr bool kOneInstruction = false;
+#endif
+
 // What most classes are: one register of sums. Members that differ are declared anew.
 struct PlainSums {
   static constexpr int kStart = 0;
