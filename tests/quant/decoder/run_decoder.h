@@ -53,21 +53,15 @@ inline Expected<Decoder> OpenDecoder(std::string_view name, const TempDir& dir) 
 inline std::vector<float> RunLayers(const Decoder& decoder, const Tokens& tokens,
                                     const ThreadPool* pool) {
   const size_t n = tokens.ids.size();
-  std::vector<float> stream(n * decoder.d_model()), x(stream.size()), y(stream.size());
-  const auto rows = [&](std::vector<float>& values) {
-    return MatrixView<float>(values.data(), n, values.size() / n);
-  };
-  EXPECT_TRUE(decoder.Embed(tokens.ids, rows(stream)));
+  std::vector<float> stream(n * decoder.d_model());
+  const MatrixView<float> rows(stream.data(), n, decoder.d_model());
+  EXPECT_TRUE(decoder.Embed(tokens.ids, rows));
   for (size_t i = 0; i < decoder.layers(); ++i) {
     const Expected<DecoderLayer> layer = decoder.Layer(i);
     const Expected<FfnWeights> block = decoder.checkpoint().Load(i);
     EXPECT_TRUE(layer && block);
-    layer->AddAttention(tokens.windows, rows(stream), pool);
-    layer->BlockInput(rows(stream), rows(x), pool);
-    std::vector<float> hidden(n * block->matrices[Matrix::kUp].rows), scratch(hidden.size());
-    BlockHidden(*block, rows(x), rows(hidden), rows(scratch), pool);
-    BlockOutput(*block, rows(hidden), rows(y), pool);
-    layer->AddBlockOutput(rows(y), rows(stream), pool);
+    layer->AddAttention(tokens.windows, rows, pool);
+    AddFloatBlock(*layer, *block, rows, pool);
   }
   return stream;
 }
