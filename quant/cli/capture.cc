@@ -39,7 +39,7 @@ Status Run(const Options& options) {
   inputs.push_back(options.tokens.path());
   SLUICE_TRY(CheckOutputs({options.output}, inputs));
   SLUICE_ASSIGN(const Decoder decoder, OpenDecoder(options.model, options.config));
-  SLUICE_ASSIGN(const Tokens tokens, ReadTokens(options.tokens, decoder.vocabulary()));
+  SLUICE_ASSIGN(const Tokens tokens, ReadTokens(options.tokens, decoder));
   SLUICE_ASSIGN(ThreadPool pool, ThreadPool::Create(options.threads));
   {
     Progress progress("running the model", options.quiet);

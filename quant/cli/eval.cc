@@ -62,7 +62,7 @@ Status Eval(const Options& options) {
   SLUICE_TRY(CheckFiles(options));
   SLUICE_ASSIGN(const Decoder decoder, OpenDecoder(options.model, options.config));
   SLUICE_ASSIGN(const std::vector<Model> files, OpenFiles(options.files));
-  SLUICE_ASSIGN(const Tokens tokens, ReadTokens(options.tokens, decoder.vocabulary()));
+  SLUICE_ASSIGN(const Tokens tokens, ReadTokens(options.tokens, decoder));
   SLUICE_ASSIGN(ThreadPool pool, ThreadPool::Create(options.threads));
   std::optional<AtomicFile> json;
   if (options.json) {

@@ -1,6 +1,10 @@
 #include "quant/cli/token_options.h"
 
+#include <format>
+
+#include "quant/cli/console.h"
 #include "quant/cli/options.h"
+#include "src/base/status.h"
 
 namespace sluice {
 namespace {
@@ -33,9 +37,16 @@ void RequireTokens(const TokenOptions& options) {
   }
 }
 
-Expected<Tokens> ReadTokens(const TokenOptions& options, size_t vocabulary) {
-  return options.tokens ? ReadTokens(*options.tokens, options.context, vocabulary)
-                        : ReadText(*options.text, options.context, vocabulary);
+Expected<Tokens> ReadTokens(const TokenOptions& options, const Decoder& decoder) {
+  SLUICE_ASSIGN(Tokens tokens,
+                options.tokens ? ReadTokens(*options.tokens, options.context, decoder.vocabulary())
+                               : ReadText(*options.text, options.context, decoder.vocabulary()));
+  const size_t most = decoder.config().context;
+  if (most != 0 && tokens.longest_window() > most) {
+    PrintWarning(std::format("windows of {} tokens, but the model is made for {}; see --context",
+                             tokens.longest_window(), most));
+  }
+  return tokens;
 }
 
 }  // namespace sluice

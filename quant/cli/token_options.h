@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "quant/decoder/decoder.h"
 #include "quant/decoder/tokens.h"
 #include "sluice/error.h"
 
@@ -26,7 +27,8 @@ void AddTokens(CLI::App& app, TokenOptions& options);
 // For the command's callback: a usage error unless exactly one file was given.
 void RequireTokens(const TokenOptions& options);
 
-Expected<Tokens> ReadTokens(const TokenOptions& options, size_t vocabulary);
+// For a model. Warns of windows that are longer than it is made for.
+Expected<Tokens> ReadTokens(const TokenOptions& options, const Decoder& decoder);
 
 }  // namespace sluice
 

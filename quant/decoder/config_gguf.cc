@@ -72,6 +72,7 @@ class Reader {
     SLUICE_ASSIGN(config_.head_dim, Size("attention.key_length", config_.d_model / config_.heads));
     SLUICE_TRY(SameAsHead("attention.value_length"));
     SLUICE_TRY(SameAsHead("rope.dimension_count"));
+    SLUICE_ASSIGN(config_.context, Size("context_length", 0));
     SLUICE_ASSIGN(config_.norm_eps, Number("attention.layer_norm_rms_epsilon", 1e-6));
     return {};
   }

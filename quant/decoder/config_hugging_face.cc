@@ -46,6 +46,7 @@ class Reader {
     const uint64_t even = config_.heads == 0 ? 0 : config_.d_model / config_.heads;
     SLUICE_ASSIGN(config_.head_dim,
                   Size("head_dim", family_.head_dim != 0 ? family_.head_dim : even));
+    SLUICE_ASSIGN(config_.context, Size("max_position_embeddings", 0));
     SLUICE_ASSIGN(config_.norm_eps, json_.Number("rms_norm_eps", 1e-6));
     if (family_.gemma) config_.norm_offset = 1;
     return {};

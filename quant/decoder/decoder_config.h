@@ -45,6 +45,7 @@ struct DecoderLayerConfig {
 
 struct DecoderConfig {
   size_t d_model = 0;
+  size_t context = 0;  // the most tokens that the model is made for; 0: unknown
   size_t heads = 0;
   size_t kv_heads = 0;  // divides heads; each serves heads / kv_heads consecutive heads
   size_t head_dim = 0;  // even
