@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include "tests/quant/decoder/run_decoder.h"
+#include "tests/support/safetensors_bytes.h"
 
 namespace sluice::test {
 namespace {
@@ -30,12 +33,46 @@ TokenLoss Expected(std::span<const double> reference, std::span<const double> mi
   return loss;
 }
 
-class LossesTest : public ::testing::TestWithParam<std::string_view> {};
+// Fixture `name` with another vocabulary, of several slices, whose logits grow from one to the
+// next.
+Decoder LargeVocabulary(std::string_view name, const TempDir& dir) {
+  constexpr size_t kVocabulary = 5000;
+  const SafetensorsFile fixture = OpenFixture(name);
+  SafetensorsBytes file;
+  for (const SafetensorsEntry& entry : fixture.entries()) {
+    if (!entry.name.contains("embed_tokens") && !entry.name.contains("lm_head")) {
+      const auto* data = reinterpret_cast<const char*>(entry.bytes.data());
+      file.Tensor(entry.name, entry.dtype, entry.shape, {data, entry.bytes.size()});
+      continue;
+    }
+    std::vector<float> values(kVocabulary * entry.shape[1]);
+    for (size_t i = 0; i < values.size(); ++i) {
+      const auto at = static_cast<double>(i);
+      const double growth = 0.1 + 0.4 * at / static_cast<double>(values.size());
+      values[i] = static_cast<float>(growth * std::sin(at * at));
+    }
+    file.F32(entry.name, {kVocabulary, entry.shape[1]}, values);
+  }
+  WriteBytes(dir.File("config.json"), fixture.metadata().at("config"));
+  WriteBytes(dir.File("model.safetensors"), file.Build());
+  return Decoder::Open(dir.path(), std::nullopt).value();
+}
+
+class LossesTest : public ::testing::TestWithParam<std::tuple<std::string_view, bool>> {
+ protected:
+  Decoder Open() const {
+    const auto& [name, large] = GetParam();
+    return large ? LargeVocabulary(name, dir_) : OpenDecoder(name, dir_).value();
+  }
+
+ private:
+  TempDir dir_;
+};
 
 TEST_P(LossesTest, AreThoseOfTheWholeSoftmax) {
-  const TempDir dir;
-  const Decoder decoder = OpenDecoder(GetParam(), dir).value();
-  const Tokens tokens = ReadTokens(FixturePath(GetParam()), 9, decoder.vocabulary()).value();
+  const Decoder decoder = Open();
+  const std::string path = FixturePath(std::get<0>(GetParam()));
+  const Tokens tokens = ReadTokens(path, 9, decoder.vocabulary()).value();
   const std::vector<float> exact = RunLayers(decoder, tokens, nullptr);
   std::vector<float> changed = exact;
   for (size_t i = 0; i < changed.size(); ++i) changed[i] *= i % 3 == 0 ? 1.4f : 0.8f;
@@ -74,9 +111,12 @@ TEST_P(LossesTest, AreThoseOfTheWholeSoftmax) {
   EXPECT_LT(agreed, tokens.predictions());
 }
 
-// With and without a cap of the logits.
-INSTANTIATE_TEST_SUITE_P(All, LossesTest, ::testing::Values("llama", "gemma2"),
-                         [](const auto& test) { return std::string(test.param); });
+// With and without a cap of the logits, in one slice and in three.
+INSTANTIATE_TEST_SUITE_P(
+    All, LossesTest, ::testing::Combine(::testing::Values("llama", "gemma2"), ::testing::Bool()),
+    [](const auto& test) {
+      return std::string(std::get<0>(test.param)) + (std::get<1>(test.param) ? "_large" : "");
+    });
 
 }  // namespace
 }  // namespace sluice::test
