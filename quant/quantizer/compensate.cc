@@ -6,9 +6,9 @@
 #include <limits>
 #include <vector>
 
+#include "quant/linalg/dense.h"
 #include "quant/quantizer/block_scale.h"
 #include "quant/quantizer/lanes.h"
-#include "quant/quantizer/linear_algebra.h"
 #include "quant/quantizer/scale_search.h"
 #include "src/base/thread_pool.h"
 

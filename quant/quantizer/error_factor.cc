@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "quant/quantizer/linear_algebra.h"
+#include "quant/linalg/dense.h"
 
 namespace sluice {
 namespace {

@@ -4,7 +4,7 @@
 #include <cassert>
 #include <cmath>
 
-#include "quant/quantizer/linear_algebra.h"
+#include "quant/linalg/dense.h"
 #include "src/base/aligned_buffer.h"
 #include "src/base/thread_pool.h"
 

@@ -6,8 +6,8 @@
 #include <limits>
 #include <vector>
 
+#include "quant/linalg/dense.h"
 #include "quant/quantizer/lanes.h"
-#include "quant/quantizer/linear_algebra.h"
 #include "quant/quantizer/quantizer.h"
 #include "src/base/thread_pool.h"
 

@@ -1,11 +1,10 @@
 // Dense products and factorizations by BLAS and LAPACK, one thread a call: callers split the work,
 // at fixed places, so that results do not depend on the number of threads.
-#ifndef SLUICE_QUANT_QUANTIZER_LINEAR_ALGEBRA_H_
-#define SLUICE_QUANT_QUANTIZER_LINEAR_ALGEBRA_H_
+#ifndef SLUICE_QUANT_LINALG_DENSE_H_
+#define SLUICE_QUANT_LINALG_DENSE_H_
 
 #include <cstddef>
 #include <span>
-#include <vector>
 
 #include "sluice/cpu.h"
 #include "sluice/matrix_view.h"
@@ -19,10 +18,6 @@ enum class Transpose : bool { kNo, kYes };
 void Multiply(float alpha, MatrixView<const float> a, Transpose ta, MatrixView<const float> b,
               Transpose tb, float beta, MatrixView<float> c);
 
-// y = x·wᵀ, split by tokens: x [t, in], w [out, in], y [t, out].
-void MultiplyTokens(MatrixView<const float> x, MatrixView<const float> w, MatrixView<float> y,
-                    const ThreadPool* pool);
-
 // The lower factor L of a = L·Lᵀ in place of a [n, n], row-major, of which the lower triangle is
 // read; what stands above the diagonal afterwards is undefined. False if a is not positive definite
 // or not finite.
@@ -34,4 +29,4 @@ void SolveRows(std::span<const double> factor, size_t n, std::span<double> b,
 
 }  // namespace sluice
 
-#endif  // SLUICE_QUANT_QUANTIZER_LINEAR_ALGEBRA_H_
+#endif  // SLUICE_QUANT_LINALG_DENSE_H_

@@ -1,10 +1,11 @@
-#include "quant/quantizer/linear_algebra.h"
+#include "quant/linalg/dense.h"
 
 #include <cblas.h>
 
 #include <cassert>
 #include <cmath>
 
+#include "quant/linalg/blas_threads.h"
 #include "src/base/thread_pool.h"
 
 // LAPACK's own interface: Debian has its C header in a package of its own, for four functions.
@@ -13,18 +14,8 @@ extern "C" void dpotrf_(const char* uplo, const int* n, double* a, const int* ld
 namespace sluice {
 namespace {
 
-// Tokens that a thread multiplies at a time, and rows that it solves for.
-constexpr size_t kTokenGrain = 64;
+// Rows that a thread solves for at a time.
 constexpr size_t kRowGrain = 32;
-
-// The pool's threads are the only ones: OpenBLAS's own would split sums by their number.
-void UseOneThread() {
-  static const bool done = [] {
-    openblas_set_num_threads(1);
-    return true;
-  }();
-  (void)done;
-}
 
 CBLAS_TRANSPOSE Flag(Transpose t) { return t == Transpose::kYes ? CblasTrans : CblasNoTrans; }
 
@@ -34,7 +25,7 @@ int Int(size_t n) { return static_cast<int>(n); }
 
 void Multiply(float alpha, MatrixView<const float> a, Transpose ta, MatrixView<const float> b,
               Transpose tb, float beta, MatrixView<float> c) {
-  UseOneThread();
+  UseOneBlasThread();
   const size_t k = ta == Transpose::kYes ? a.rows : a.cols;
   assert((ta == Transpose::kYes ? a.cols : a.rows) == c.rows);
   assert((tb == Transpose::kYes ? b.cols : b.rows) == k);
@@ -43,16 +34,8 @@ void Multiply(float alpha, MatrixView<const float> a, Transpose ta, MatrixView<c
               Int(a.stride), b.data, Int(b.stride), beta, c.data, Int(c.stride));
 }
 
-void MultiplyTokens(MatrixView<const float> x, MatrixView<const float> w, MatrixView<float> y,
-                    const ThreadPool* pool) {
-  ParallelFor(pool, x.rows, kTokenGrain, [&](size_t begin, size_t end) {
-    Multiply(1, x.Rows(begin, end - begin), Transpose::kNo, w, Transpose::kYes, 0,
-             y.Rows(begin, end - begin));
-  });
-}
-
 bool Cholesky(std::span<double> a, size_t n) {
-  UseOneThread();
+  UseOneBlasThread();
   // What LAPACK, column by column, calls the upper triangle is ours below the diagonal.
   const char upper = 'U';
   const int size = Int(n);
@@ -67,7 +50,7 @@ bool Cholesky(std::span<double> a, size_t n) {
 
 void SolveRows(std::span<const double> factor, size_t n, std::span<double> b,
                const ThreadPool* pool) {
-  UseOneThread();
+  UseOneBlasThread();
   ParallelFor(pool, b.size() / n, kRowGrain, [&](size_t begin, size_t end) {
     double* rows = b.data() + begin * n;
     for (const CBLAS_TRANSPOSE t : {CblasTrans, CblasNoTrans}) {
