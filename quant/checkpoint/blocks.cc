@@ -163,18 +163,8 @@ class BlockFinder {
   // ---- One block ----
 
   Expected<const SourceTensor*> Need(const std::string& name) const {
-    const SourceTensor* tensor = source_.Find(name);
-    if (tensor == nullptr) {
-      SLUICE_TRY(CheckPacked());
-      return Fail(ErrorCode::kNotFound, "{}: tensor {} is missing", source_.path(), Quote(name));
-    }
-    if (!tensor->readable()) {
-      return Fail(ErrorCode::kUnsupported,
-                  "{}: tensor {} has type {}, which is not supported; known: {}",
-                  tensor->file->path(), Quote(name), Quote(tensor->type),
-                  source_.gguf() != nullptr ? ReadableBlockFormats() : "F32, F16, BF16");
-    }
-    return tensor;
+    if (source_.Find(name) == nullptr) SLUICE_TRY(CheckPacked());
+    return source_.FindReadable(name);
   }
 
   struct Widths {

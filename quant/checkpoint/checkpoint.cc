@@ -41,13 +41,14 @@ Status ReadWeights(const MatrixPlace& place, LinearWeights& out) {
 
 class Checkpoint::Impl {
  public:
-  Impl(std::string path, TensorSource source, const ModelConfig& config)
+  Impl(std::string path, TensorSource source, ModelConfig config)
       : path_(std::move(path)),
         architecture_(config.architecture->name),
-        source_(std::move(source)) {}
+        source_(std::move(source)),
+        config_(std::move(config)) {}
 
-  Status Find(const ModelConfig& config) {
-    SLUICE_ASSIGN(Blocks found, FindBlocks(source_, config));
+  Status Find() {
+    SLUICE_ASSIGN(Blocks found, FindBlocks(source_, config_));
     warnings_ = std::move(found.warnings);
     for (Block& block : found.blocks) {
       layers_.push_back(std::move(block.layer));
@@ -58,6 +59,8 @@ class Checkpoint::Impl {
 
   const std::string& path() const { return path_; }
   const std::string& architecture() const { return architecture_; }
+  const ModelConfig& config() const { return config_; }
+  const TensorSource& source() const { return source_; }
   const std::vector<SourceLayer>& layers() const { return layers_; }
   const std::vector<std::string>& warnings() const { return warnings_; }
 
@@ -92,6 +95,7 @@ class Checkpoint::Impl {
   std::string path_;
   std::string architecture_;
   TensorSource source_;
+  ModelConfig config_;
   std::vector<SourceLayer> layers_;
   std::vector<PerMatrix<MatrixPlace>> places_;  // like layers_; into source_
   std::vector<std::string> warnings_;
@@ -101,11 +105,11 @@ Expected<Checkpoint> Checkpoint::Open(const std::string& path,
                                       const std::optional<std::string>& config) {
   SLUICE_ASSIGN(const CheckpointFiles files, LocateCheckpoint(path, config));
   SLUICE_ASSIGN(TensorSource source, TensorSource::Open(files));
-  SLUICE_ASSIGN(const ModelConfig model, source.gguf() != nullptr
-                                             ? ReadGgufConfig(source.path(), *source.gguf())
-                                             : ReadConfig(files.config));
-  auto impl = std::make_unique<Impl>(path, std::move(source), model);
-  SLUICE_TRY(impl->Find(model));
+  SLUICE_ASSIGN(ModelConfig model, source.gguf() != nullptr
+                                       ? ReadGgufConfig(source.path(), *source.gguf())
+                                       : ReadConfig(files.config));
+  auto impl = std::make_unique<Impl>(path, std::move(source), std::move(model));
+  SLUICE_TRY(impl->Find());
   return Checkpoint(std::move(impl));
 }
 
@@ -116,6 +120,8 @@ Checkpoint::~Checkpoint() = default;
 
 const std::string& Checkpoint::path() const { return impl_->path(); }
 const std::string& Checkpoint::architecture() const { return impl_->architecture(); }
+const ModelConfig& Checkpoint::config() const { return impl_->config(); }
+const TensorSource& Checkpoint::source() const { return impl_->source(); }
 const std::vector<SourceLayer>& Checkpoint::layers() const { return impl_->layers(); }
 const std::vector<std::string>& Checkpoint::warnings() const { return impl_->warnings(); }
 

@@ -15,6 +15,9 @@
 
 namespace sluice {
 
+struct ModelConfig;  // config.h
+class TensorSource;  // tensor_source.h
+
 // One matrix as the checkpoint stores it.
 struct SourceMatrix {
   std::string name;       // the file's tensor name; of a fused tensor, its family's split name
@@ -46,6 +49,8 @@ class Checkpoint {
   ~Checkpoint();
 
   const std::string& path() const;
+  const ModelConfig& config() const;
+  const TensorSource& source() const;              // every tensor of the files
   const std::string& architecture() const;         // "llama", "gemma3", "bert", …
   const std::vector<SourceLayer>& layers() const;  // ascending by layer number; at least one
   // What is odd but no error, one line each: layers that the configuration counts and that no

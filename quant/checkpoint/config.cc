@@ -1,21 +1,17 @@
 #include "quant/checkpoint/config.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <format>
 #include <ranges>
 #include <utility>
 
-#include "quant/checkpoint/json_file.h"
+#include "quant/checkpoint/json_config.h"
 #include "src/base/quote.h"
 #include "src/base/status.h"
 
 namespace sluice {
 namespace {
-
-// Beyond any model; keeps products of sizes inside 64 bits.
-constexpr uint64_t kMaxSize = uint64_t{1} << 31;
 
 // What hidden_act and its like may be, as transformers' ACT2FN reads them.
 constexpr std::pair<std::string_view, Activation> kActivationNames[] = {
@@ -29,10 +25,6 @@ constexpr std::pair<std::string_view, Activation> kActivationNames[] = {
     {"sigmoid", Activation::kSigmoid},
     {"linear", Activation::kIdentity}};
 
-// Keys whose presence, with a number above 0 or an object, means experts.
-constexpr std::array<std::string_view, 5> kExpertKeys = {
-    "num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts", "moe"};
-
 std::string Joined(auto&& names) {
   std::string list;
   for (const std::string_view name : names) {
@@ -41,74 +33,6 @@ std::string Joined(auto&& names) {
   }
   return list;
 }
-
-// A JSON configuration, and the file it came from.
-class JsonConfig {
- public:
-  JsonConfig(const std::string& path, const Json& json) : path_(path), json_(json) {}
-
-  // Null where the key is absent or null, which mean the same in configurations.
-  const Json* Find(std::string_view key) const {
-    const auto found = json_.find(key);
-    return found == json_.end() || found->is_null() ? nullptr : &*found;
-  }
-
-  Expected<std::optional<std::string>> String(std::string_view key) const {
-    const Json* value = Find(key);
-    if (value == nullptr) return std::nullopt;
-    if (!value->is_string()) return Wrong(key, *value, "not a string");
-    return value->get<std::string>();
-  }
-
-  Expected<std::optional<ConfigSize>> Size(std::string_view key) const {
-    const Json* value = Find(key);
-    if (value == nullptr) return std::nullopt;
-    if (!value->is_number_unsigned() || value->get<uint64_t>() == 0) {
-      return Wrong(key, *value, "not a positive integer");
-    }
-    if (value->get<uint64_t>() > kMaxSize) return Wrong(key, *value, "larger than any model's");
-    return ConfigSize{value->get<uint64_t>(), std::string(key)};
-  }
-
-  Expected<double> Number(std::string_view key, double absent) const {
-    const Json* value = Find(key);
-    if (value == nullptr) return absent;
-    if (!value->is_number()) return Wrong(key, *value, "not a number");
-    return value->get<double>();
-  }
-
-  Expected<bool> Flag(std::string_view key) const {
-    const Json* value = Find(key);
-    if (value == nullptr) return false;
-    if (!value->is_boolean()) return Wrong(key, *value, "neither true nor false");
-    return value->get<bool>();
-  }
-
-  Status CheckDense() const {
-    for (const std::string_view key : kExpertKeys) {
-      const Json* value = Find(key);
-      if (value == nullptr) continue;
-      const bool experts =
-          value->is_number() ? value->get<double>() > 0 : value->is_structured() && !value->empty();
-      if (experts) {
-        return Fail(ErrorCode::kUnsupported, "{}: mixture of experts is not supported ({} is {})",
-                    path_, key, JsonText(*value));
-      }
-    }
-    return {};
-  }
-
-  std::unexpected<Error> Wrong(std::string_view key, const Json& value,
-                               std::string_view what) const {
-    return Fail(ErrorCode::kCorrupt, "{}: {} is {}, {}", path_, key, JsonText(value), what);
-  }
-
-  const std::string& path() const { return path_; }
-
- private:
-  const std::string& path_;
-  const Json& json_;
-};
 
 Expected<Activation> ActivationOf(const JsonConfig& config, std::string_view key,
                                   std::string_view value) {
@@ -175,7 +99,7 @@ Expected<std::optional<ConfigSize>> MetaHiddenSize(const JsonConfig& config, uin
   SLUICE_ASSIGN(const double factor, config.Number("ffn_dim_multiplier", 1.0));
   const uint64_t two_thirds = 2 * (4 * dim) / 3;
   const double scaled = std::floor(factor * static_cast<double>(two_thirds));
-  if (!(scaled >= 1.0 && scaled <= static_cast<double>(kMaxSize))) {
+  if (!(scaled >= 1.0 && scaled <= static_cast<double>(kMaxConfigSize))) {
     return config.Wrong("ffn_dim_multiplier", *config.Find("ffn_dim_multiplier"),
                         "not a factor for a width");
   }
@@ -222,15 +146,8 @@ Expected<ModelConfig> ReadFamily(const JsonConfig& config, const Architecture* a
 }
 
 Expected<ModelConfig> ReadHuggingFace(const JsonConfig& config) {
-  SLUICE_ASSIGN(const Architecture* architecture, IdentifyHuggingFace(config));
-  const Json* nested = architecture->nested.empty() ? nullptr : config.Find(architecture->nested);
-  if (nested == nullptr) return ReadFamily(config, architecture);
-  if (!nested->is_object()) return config.Wrong(architecture->nested, *nested, "not an object");
-  const JsonConfig inner(config.path(), *nested);
-  if (inner.Find("model_type") != nullptr) {
-    SLUICE_ASSIGN(architecture, IdentifyHuggingFace(inner));
-  }
-  return ReadFamily(inner, architecture);
+  SLUICE_ASSIGN(const LanguageModel model, FindLanguageModel(config));
+  return ReadFamily(model.config, model.architecture);
 }
 
 Expected<ModelConfig> ReadJson(const JsonConfig& config) {
@@ -272,7 +189,7 @@ Expected<std::optional<ConfigSize>> GgufSize(const std::string& path, const Gguf
   std::string full = std::format("{}.{}", architecture.key, key);
   SLUICE_ASSIGN(const auto value, gguf.Unsigned(full));
   if (!value) return std::nullopt;
-  if (*value > kMaxSize) {
+  if (*value > kMaxConfigSize) {
     return Fail(ErrorCode::kUnsupported, "{}: {} is {}, larger than any model's", path, full,
                 *value);
   }
@@ -280,6 +197,18 @@ Expected<std::optional<ConfigSize>> GgufSize(const std::string& path, const Gguf
 }
 
 }  // namespace
+
+Expected<LanguageModel> FindLanguageModel(const JsonConfig& config) {
+  SLUICE_ASSIGN(const Architecture* architecture, IdentifyHuggingFace(config));
+  const Json* nested = architecture->nested.empty() ? nullptr : config.Find(architecture->nested);
+  if (nested == nullptr) return LanguageModel{architecture, config};
+  if (!nested->is_object()) return config.Wrong(architecture->nested, *nested, "not an object");
+  const JsonConfig inner(config.path(), *nested);
+  if (inner.Find("model_type") != nullptr) {
+    SLUICE_ASSIGN(architecture, IdentifyHuggingFace(inner));
+  }
+  return LanguageModel{architecture, inner};
+}
 
 std::optional<uint64_t> ModelConfig::DFf(uint64_t layer) const {
   if (d_ff.size() == 1) return d_ff.front();

@@ -409,6 +409,19 @@ std::optional<uint64_t> UnsignedAt(const GgufValue& value, uint64_t i) {
 
 }  // namespace
 
+Expected<std::optional<double>> Gguf::Number(std::string_view key) const {
+  const GgufValue* value = Find(key);
+  if (value == nullptr) return std::nullopt;
+  const auto read = [&]<class T>(T number) {
+    std::memcpy(&number, value->bytes.data(), sizeof(number));
+    return static_cast<double>(number);
+  };
+  if (!value->array && value->type == GgufType::kFloat32) return read(float{});
+  if (!value->array && value->type == GgufType::kFloat64) return read(double{});
+  return Unsigned(key).transform(
+      [](std::optional<uint64_t> number) { return std::optional(static_cast<double>(*number)); });
+}
+
 Expected<std::optional<std::vector<uint64_t>>> Gguf::UnsignedArray(std::string_view key) const {
   const GgufValue* value = Find(key);
   if (value == nullptr) return std::nullopt;

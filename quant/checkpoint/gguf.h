@@ -69,6 +69,7 @@ class Gguf {
   // Nothing if there is no such key; an error if its value is something else.
   Expected<std::optional<std::string_view>> String(std::string_view key) const;
   Expected<std::optional<uint64_t>> Unsigned(std::string_view key) const;
+  Expected<std::optional<double>> Number(std::string_view key) const;  // of any numeric type
   // A number, or an array of them; none is negative.
   Expected<std::optional<std::vector<uint64_t>>> UnsignedArray(std::string_view key) const;
 

@@ -65,6 +65,15 @@ Status ReadRows(const SourceTensor& tensor, size_t first, size_t count, const Ro
   return {};
 }
 
+Status ReadTensor(const SourceTensor& tensor, std::vector<float>& out) {
+  const size_t rows = tensor.shape.size() < 2 ? 1 : static_cast<size_t>(tensor.shape.front());
+  out.clear();
+  return ReadRows(tensor, 0, rows, [&](size_t, std::span<const float> values) {
+    out.reserve(rows * (values.size() / std::max<size_t>(1, tensor.shape.back())));
+    out.insert(out.end(), values.begin(), values.end());
+  });
+}
+
 Expected<TensorSource> TensorSource::Open(const CheckpointFiles& files) {
   TensorSource source;
   source.path_ = files.index.empty() ? files.weights.front() : files.index;
@@ -79,6 +88,18 @@ Expected<TensorSource> TensorSource::Open(const CheckpointFiles& files) {
 const SourceTensor* TensorSource::Find(std::string_view name) const {
   const auto found = by_name_.find(name);
   return found == by_name_.end() ? nullptr : &tensors_[found->second];
+}
+
+Expected<const SourceTensor*> TensorSource::FindReadable(std::string_view name) const {
+  const SourceTensor* tensor = Find(name);
+  if (tensor == nullptr) {
+    return Fail(ErrorCode::kNotFound, "{}: tensor {} is missing", path(), Quote(name));
+  }
+  if (tensor->readable()) return tensor;
+  return Fail(ErrorCode::kUnsupported,
+              "{}: tensor {} has type {}, which is not supported; known: {}", tensor->file->path(),
+              Quote(name), Quote(tensor->type),
+              gguf() != nullptr ? ReadableBlockFormats() : "F32, F16, BF16");
 }
 
 void TensorSource::Add(SourceTensor tensor) {

@@ -44,6 +44,8 @@ class TensorSource {
   const std::vector<SourceTensor>& tensors() const { return tensors_; }
   // Null if there is none.
   const SourceTensor* Find(std::string_view name) const;
+  // One that is there and can be read; else an error that names it.
+  Expected<const SourceTensor*> FindReadable(std::string_view name) const;
   // The metadata of a GGUF file; null for safetensors.
   const Gguf* gguf() const { return gguf_ ? &*gguf_ : nullptr; }
 
@@ -68,6 +70,9 @@ using RowSink = std::function<void(size_t first_row, std::span<const float> valu
 // megabyte whose pages in the file are given up once they are read. A vector is one row. Errors:
 // NaN or Inf (tensor and index named); dimensions that are too large for this machine.
 Status ReadRows(const SourceTensor& tensor, size_t first, size_t count, const RowSink& sink);
+
+// All values of a readable vector or matrix. Errors as ReadRows.
+Status ReadTensor(const SourceTensor& tensor, std::vector<float>& out);
 
 }  // namespace sluice
 

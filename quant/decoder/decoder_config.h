@@ -58,7 +58,7 @@ struct DecoderConfig {
   bool qk_norm = false;        // Qwen 3, Gemma 3: a norm of each head of q and k
   Presence qkv_bias = Presence::kNever;
   Presence output_bias = Presence::kNever;  // of the attention's output
-  // Whether logits come from the embedding; kOptional: if the file has no matrix for them.
+  // The matrix that makes logits; without it they come from the embedding.
   Presence output_matrix = Presence::kOptional;
   bool interleaved_heads = false;  // GGUF's Llama: row 2i + j of a head is row i + j·head_dim/2
   RopeSettings rope;

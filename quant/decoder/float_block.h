@@ -1,5 +1,5 @@
-// A feed-forward block in single precision and at speed, as the model's authors run it. (What errors
-// are measured against is quant/analysis/reference_block.h, in double precision.)
+// A feed-forward block in single precision and at speed, as the model's authors run it. (What
+// errors are measured against is quant/analysis/reference_block.h, in double precision.)
 #ifndef SLUICE_QUANT_DECODER_FLOAT_BLOCK_H_
 #define SLUICE_QUANT_DECODER_FLOAT_BLOCK_H_
 

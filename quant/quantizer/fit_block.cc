@@ -50,6 +50,21 @@ void ForPurpose(Purpose purpose, Pair& moments, Fn add) {
   if (purpose != Purpose::kFit) add(moments.held_out);
 }
 
+// Calls use(rows, purpose) for runs of tokens of one purpose.
+template <class Fn>
+void ForRuns(MatrixView<const float> x, Fn use) {
+  for (size_t begin = 0; begin < x.rows;) {
+    const Purpose purpose = PurposeOf(begin, x.rows);
+    size_t end = begin + 1;
+    while (end < x.rows && end - begin < BlockFitter::kMaxTokens &&
+           PurposeOf(end, x.rows) == purpose) {
+      ++end;
+    }
+    use(x.Rows(begin, end - begin), purpose);
+    begin = end;
+  }
+}
+
 }  // namespace
 
 Purpose PurposeOf(size_t token, size_t count) {
@@ -169,6 +184,28 @@ Status BlockFitter::FitOne(Matrix m, const LossMoments& fit, const LossMoments& 
 
 void BlockFitter::Forward(MatrixView<const float> x, MatrixView<float> y) {
   BlockOutput(rounded_, RoundedHidden(x), y, pool_);
+}
+
+Expected<PerMatrix<std::optional<MatrixFit>>> FitCalibrated(
+    const FfnWeights& weights, const PerMatrix<WeightFormat>& formats,
+    const BlockActivations& activations, MatrixView<const float> x, const FitOptions& options,
+    const ThreadPool* pool) {
+  BlockFitter fitter(weights, formats, activations, options, pool);
+  ForRuns(x, [&](MatrixView<const float> rows, Purpose purpose) {
+    fitter.AddInputs(rows, rows, purpose);
+  });
+  SLUICE_TRY(fitter.FitInput());
+  std::vector<float> hidden, scratch, y;
+  ForRuns(x, [&](MatrixView<const float> rows, Purpose purpose) {
+    const size_t d_ff = weights.matrices[Matrix::kUp].rows;
+    const MatrixView<float> exact = Room(hidden, rows.rows, d_ff);
+    const MatrixView<float> output = Room(y, rows.rows, x.cols);
+    BlockHidden(weights, rows, exact, Room(scratch, rows.rows, d_ff), pool);
+    BlockOutput(weights, exact, output, pool);
+    fitter.AddHidden(rows, output, purpose);
+  });
+  SLUICE_TRY(fitter.FitHidden());
+  return std::move(fitter.fits());
 }
 
 }  // namespace sluice

@@ -75,6 +75,12 @@ class BlockFitter {
   std::vector<float> x_, difference_, hidden_rows_, scratch_, y_;
 };
 
+// All of it on captured inputs x [t, d_model]: the block shall give for them what it gives in FP32.
+Expected<PerMatrix<std::optional<MatrixFit>>> FitCalibrated(
+    const FfnWeights& weights, const PerMatrix<WeightFormat>& formats,
+    const BlockActivations& activations, MatrixView<const float> x, const FitOptions& options,
+    const ThreadPool* pool);
+
 }  // namespace sluice
 
 #endif  // SLUICE_QUANT_QUANTIZER_FIT_BLOCK_H_
