@@ -110,9 +110,8 @@ void BlockFitter::Moved(Matrix m, const LossMoments& inputs, LossMoments& moment
   moments = inputs;
   moments.shift.assign(w.rows * w.cols, 0);
   ParallelFor(pool_, w.rows, kRowGrain, [&](size_t begin, size_t end) {
-    Multiply(-1, w.Rows(begin, end - begin), Transpose::kNo,
-             {inputs.shift.data(), w.cols, w.cols}, Transpose::kNo, 0,
-             {moments.shift.data() + begin * w.cols, end - begin, w.cols});
+    Multiply(-1, w.Rows(begin, end - begin), Transpose::kNo, {inputs.shift.data(), w.cols, w.cols},
+             Transpose::kNo, 0, {moments.shift.data() + begin * w.cols, end - begin, w.cols});
   });
 }
 
@@ -147,8 +146,7 @@ MatrixView<float> BlockFitter::RoundedHidden(MatrixView<const float> x) {
   return hidden;
 }
 
-void BlockFitter::AddHidden(MatrixView<const float> x, MatrixView<const float> y,
-                            Purpose purpose) {
+void BlockFitter::AddHidden(MatrixView<const float> x, MatrixView<const float> y, Purpose purpose) {
   const MatrixView<float> hidden = RoundedHidden(x);
   const MatrixView<float> miss = Room(y_, y.rows, y.cols);
   BlockOutput(weights_, hidden, miss, pool_);
@@ -186,10 +184,12 @@ void BlockFitter::Forward(MatrixView<const float> x, MatrixView<float> y) {
   BlockOutput(rounded_, RoundedHidden(x), y, pool_);
 }
 
-Expected<PerMatrix<std::optional<MatrixFit>>> FitCalibrated(
-    const FfnWeights& weights, const PerMatrix<WeightFormat>& formats,
-    const BlockActivations& activations, MatrixView<const float> x, const FitOptions& options,
-    const ThreadPool* pool) {
+Expected<PerMatrix<std::optional<MatrixFit>>> FitCalibrated(const FfnWeights& weights,
+                                                            const PerMatrix<WeightFormat>& formats,
+                                                            const BlockActivations& activations,
+                                                            MatrixView<const float> x,
+                                                            const FitOptions& options,
+                                                            const ThreadPool* pool) {
   BlockFitter fitter(weights, formats, activations, options, pool);
   ForRuns(x, [&](MatrixView<const float> rows, Purpose purpose) {
     fitter.AddInputs(rows, rows, purpose);

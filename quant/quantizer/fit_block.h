@@ -69,17 +69,19 @@ class BlockFitter {
   const ThreadPool* pool_;
   FfnWeights rounded_;  // dequantized, as far as fitted
   PerMatrix<std::optional<MatrixFit>> fits_;
-  Both inputs_;  // shift: Σ (wanted − x)·xᵀ [d_model, d_model]
+  Both inputs_;        // shift: Σ (wanted − x)·xᵀ [d_model, d_model]
   LossMoments drift_;  // held-out Σ (wanted − x)·(wanted − x)ᵀ
   Both hidden_;
   std::vector<float> x_, difference_, hidden_rows_, scratch_, y_;
 };
 
 // All of it on captured inputs x [t, d_model]: the block shall give for them what it gives in FP32.
-Expected<PerMatrix<std::optional<MatrixFit>>> FitCalibrated(
-    const FfnWeights& weights, const PerMatrix<WeightFormat>& formats,
-    const BlockActivations& activations, MatrixView<const float> x, const FitOptions& options,
-    const ThreadPool* pool);
+Expected<PerMatrix<std::optional<MatrixFit>>> FitCalibrated(const FfnWeights& weights,
+                                                            const PerMatrix<WeightFormat>& formats,
+                                                            const BlockActivations& activations,
+                                                            MatrixView<const float> x,
+                                                            const FitOptions& options,
+                                                            const ThreadPool* pool);
 
 }  // namespace sluice
 

@@ -37,8 +37,8 @@ bool Quantize(const float* x, size_t n, ActivationFormat format, Row& row) {
   }
   float scale = 0;
   int32_t total = 0;
-  const bool finite = BestKernels().quantize_row(x, n, row.values.data(), &scale,
-                                                 row.offsets.data(), &total);
+  const bool finite =
+      BestKernels().quantize_row(x, n, row.values.data(), &scale, row.offsets.data(), &total);
   row.scales.assign(row.scales.size(), scale);
   return finite;
 }
