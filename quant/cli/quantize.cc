@@ -44,12 +44,28 @@ void AddFiles(CLI::App& sub, QuantizeOptions& options) {
          "--calibration", options.calibration,
          "Real inputs of the blocks: a safetensors file with a tensor "
          "model.layers.N.mlp.input, F32 [tokens, d_model], for each layer N. The outputs of "
-         "the quantized blocks are compared with FP32's on them.")
+         "the quantized blocks are compared with FP32's on them, and --method may use them.")
       ->type_name("FILE");
   AddParsedList(sub, "--report", options.reports, "FILE.json|FILE.html", ParseReportPath,
                 kNoDelimiter,
                 "Write a report of the errors, for programs or as a web page. May be given again. "
                 "Without --calibration it is made from random inputs, and says so.");
+}
+
+void AddMethod(CLI::App& sub, QuantizeOptions& options) {
+  AddParsed(sub, "--method", options.method, "rtn|mse|gptq", ParseMethod,
+            "How integers and scales are chosen. rtn rounds to nearest and looks at the weights "
+            "only. mse searches scales for the inputs that blocks really get. gptq lets later "
+            "weights make up for the rounding of earlier ones, then refines scales and integers "
+            "together. Both need --tokens or --text, on which the model is run "
+            "layer by layer, each on what the quantized layers before it give, or --calibration. A "
+            "matrix that they do not "
+            "improve on tokens kept aside for this falls back, with a warning.")
+      ->default_str("rtn");
+  AddTokens(sub, options.tokens);
+  sub.add_flag("--resume", options.resume,
+               "Go on where a run with --tokens or --text was killed, from what it left in "
+               "FILE.partial.");
 }
 
 }  // namespace
@@ -61,11 +77,13 @@ void AddQuantize(CLI::App& app, Invocation& invocation) {
       "Quantize a model's feed-forward layers into one packed file.\n"
       "Reads gate, up and down of every layer, rounds each to the format asked for, and writes "
       "them "
-      "in the layout that the kernels run from. Needs memory for one matrix at a time, not for the "
+      "in the layout that the kernels run from. Needs memory for one matrix at a time (with "
+      "--method, for one layer, its inputs' moments and the text's vectors), not for the "
       "model. Formats are never changed behind your back; the table at the end shows what each "
       "matrix "
       "got.");
   AddFiles(*sub, *options);
+  AddMethod(*sub, *options);
   AddFormats(*sub, options->formats);
   AddParsed(
       *sub, "--activations", options->activations, "row|block", ParseQuantizedActivation,
@@ -84,6 +102,7 @@ void AddQuantize(CLI::App& app, Invocation& invocation) {
       "Examples:\n"
       "  sluice quantize SmolLM2-135M -o smol.safetensors\n"
       "  sluice quantize model.gguf -o model.safetensors --gate qb4w:32 --up qb4w:64 --down qc8w\n"
+      "  sluice quantize SmolLM2-135M -o smol.safetensors --method gptq --tokens text.npy\n"
       "  sluice quantize SmolLM2-135M -o smol.safetensors --override 0-1,29:down=qb8w:32 \\\n"
       "      --calibration inputs.safetensors --report smol.html --report smol.json");
   sub->callback([options, &invocation] {
