@@ -125,7 +125,9 @@ Expected<PartialResult> PartialResult::Open(const std::string& path, const std::
   if (!fs::exists(path, error)) {
     fs::create_directory(path, error);
     if (error) return Fail(ErrorCode::kIo, "{}: cannot make it: {}", path, error.message());
-    return PartialResult(path, job);
+    PartialResult partial(path, job);
+    SLUICE_TRY(partial.WriteStreams({}));
+    return partial;
   }
   if (!resume) {
     return Fail(ErrorCode::kInvalidArgument,
@@ -134,18 +136,15 @@ Expected<PartialResult> PartialResult::Open(const std::string& path, const std::
                 path);
   }
   // Nothing of a folder that is refused may be lost, so the object is made last.
-  size_t done = 0;
-  if (fs::exists(StreamsPath(path), error)) {
-    SLUICE_ASSIGN(const SafetensorsFile file, SafetensorsFile::Open(StreamsPath(path)));
-    SLUICE_ASSIGN(const std::string theirs, Text(file, "job"));
-    if (theirs != job) {
-      return Fail(ErrorCode::kInvalidArgument,
-                  "{}: is of another job: there {}; here {}. Without the folder everything starts "
-                  "anew",
-                  path, theirs, job);
-    }
-    SLUICE_ASSIGN(done, Number<size_t>(file, "done"));
+  SLUICE_ASSIGN(const SafetensorsFile file, SafetensorsFile::Open(StreamsPath(path)));
+  SLUICE_ASSIGN(const std::string theirs, Text(file, "job"));
+  if (theirs != job) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "{}: is of another job: there {}; here {}. Without the folder everything starts "
+                "anew",
+                path, theirs, job);
   }
+  SLUICE_ASSIGN(const size_t done, Number<size_t>(file, "done"));
   PartialResult partial(path, job);
   partial.done_ = done;
   return partial;
@@ -179,10 +178,17 @@ Status PartialResult::Save(size_t layer, const LayerFit& fit, const Streams& str
     matrices.Add(name + ".values", "F32", fit[m]->matrix.values);
   }
   if (!metadata.empty()) SLUICE_TRY(matrices.Write(LayerPath(path_, layer), metadata));
+  done_ = layer + 1;
+  return WriteStreams(streams);
+}
+
+Status PartialResult::WriteStreams(const Streams& streams) const {
   TensorList both;
   both.Add("exact", "F32", streams.exact);
   both.Add("rounded", "F32", streams.rounded);
-  done_ = layer + 1;
+  // A safetensors file has at least one tensor.
+  const std::vector<int8_t> mark = {0};
+  if (streams.exact.empty()) both.Add("none", "I8", mark);
   return both.Write(StreamsPath(path_), {{"job", job_}, {"done", std::to_string(done_)}});
 }
 

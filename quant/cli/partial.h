@@ -16,7 +16,7 @@ namespace sluice {
 using LayerFit = PerMatrix<std::optional<MatrixFit>>;
 
 // A folder beside the output: layer-N.safetensors for each finished layer, then, replaced as a
-// whole, streams.safetensors with the streams after it. Removed when destroyed, so that only a
+// whole, streams.safetensors with the job and the streams after it. Removed when destroyed, so that only a
 // process that was killed leaves it.
 class PartialResult {
  public:
@@ -37,6 +37,7 @@ class PartialResult {
 
  private:
   PartialResult(std::string path, std::string job);
+  Status WriteStreams(const Streams& streams) const;
   std::string path_;
   std::string job_;
   size_t done_ = 0;

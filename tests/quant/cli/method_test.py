@@ -157,7 +157,7 @@ class Resume(support.CommandTest):
     def setUp(self):
         super().setUp()
         self.text = self.dir / "text.txt"
-        self.text.write_bytes(TEXT.read_bytes() * 8)
+        self.text.write_bytes(TEXT.read_bytes() * 3)
         self.options = ["--method", "gptq", "--text", self.text]
         self.path = self.dir / "packed.safetensors"
         self.partial = self.dir / "packed.safetensors.partial"
