@@ -18,8 +18,6 @@ namespace {
 constexpr std::string_view kPrefix = "model.layers.";
 constexpr std::string_view kSuffix = ".mlp.input";
 
-std::string TensorName(size_t layer) { return std::format("{}{}{}", kPrefix, layer, kSuffix); }
-
 bool IsInput(std::string_view name) {
   if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix) ||
       name.size() <= kPrefix.size() + kSuffix.size()) {
@@ -46,6 +44,10 @@ std::vector<float> NormalValues(size_t count, uint64_t seed) {
 }
 
 }  // namespace
+
+std::string Calibration::TensorName(size_t layer) {
+  return std::format("{}{}{}", kPrefix, layer, kSuffix);
+}
 
 Expected<Calibration> Calibration::Open(const std::string& path) {
   Calibration calibration;

@@ -23,6 +23,9 @@ class Calibration {
   // Each layer gets other values; the same seed gives the same ones everywhere.
   static Calibration Random(size_t tokens, uint64_t seed);
 
+  // What the tensor of a layer's inputs is called.
+  static std::string TensorName(size_t layer);
+
   bool random() const { return !file_; }
   const std::string& source() const { return source_; }  // the path, or "random"
   size_t tokens() const { return tokens_; }              // the most that any layer has

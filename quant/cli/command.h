@@ -18,6 +18,8 @@ struct Invocation {
 
 // Each adds one subcommand to `app`.
 void AddQuantize(CLI::App& app, Invocation& invocation);
+void AddEval(CLI::App& app, Invocation& invocation);
+void AddCapture(CLI::App& app, Invocation& invocation);
 void AddReport(CLI::App& app, Invocation& invocation);
 void AddInspect(CLI::App& app, Invocation& invocation);
 void AddRun(CLI::App& app, Invocation& invocation);

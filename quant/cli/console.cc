@@ -25,6 +25,17 @@ void WriteLine(std::string_view prefix, std::string_view message) {
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
+// ", 1 min 20 s left"; nothing while nobody waits, or nothing is known.
+std::string TimeLeft(Clock::duration passed, size_t done, size_t all) {
+  constexpr auto kWorthSaying = std::chrono::seconds(3);
+  if (passed < kWorthSaying || done == 0 || done >= all) return "";
+  const double each = std::chrono::duration<double>(passed).count() / static_cast<double>(done);
+  const auto left = static_cast<unsigned long>(each * static_cast<double>(all - done) + 0.5);
+  constexpr unsigned long kMinute = 60;
+  return left < kMinute ? std::format(", {} s left", left)
+                        : std::format(", {} min {} s left", left / kMinute, left % kMinute);
+}
+
 int output_error = 0;  // errno of the first write to stdout that failed
 
 }  // namespace
@@ -54,18 +65,20 @@ Progress::~Progress() {
 
 void Progress::Show(size_t done, size_t all, const std::string& what) {
   if (quiet_) return;
+  const Clock::time_point now = Clock::now();
+  const std::string left = TimeLeft(now - start_, done, all);
   if (terminal_) {
     const size_t filled = all == 0 ? kBarWidth : kBarWidth * done / all;
     const std::string bar = std::string(filled, '#') + std::string(kBarWidth - filled, '-');
-    std::fputs(std::format("\r\x1b[K{} [{}] {}/{} {}", doing_, bar, done, all, what).c_str(),
-               stderr);
+    std::fputs(
+        std::format("\r\x1b[K{} [{}] {}/{} {}{}", doing_, bar, done, all, what, left).c_str(),
+        stderr);
     std::fflush(stderr);
     return;
   }
-  const Clock::time_point now = Clock::now();
   if (done != all && now - last_line_ < kBetweenLines) return;
   last_line_ = now;
-  WriteLine("", std::format("{}: {} of {}, {}", doing_, done, all, what));
+  WriteLine("", std::format("{}: {} of {}, {}{}", doing_, done, all, what, left));
 }
 
 }  // namespace sluice

@@ -23,7 +23,8 @@ void Print(std::string_view text);
 // Errors if something printed did not reach stdout (a full disk, a closed pipe).
 Status FlushOutput();
 
-// How far a loop has come: a bar that is redrawn in place on a terminal, plain lines elsewhere.
+// How far a loop has come, and how long the rest will take if its steps are alike: a bar that is
+// redrawn in place on a terminal, plain lines elsewhere.
 class Progress {
  public:
   // `doing` as in "quantizing".
@@ -39,6 +40,7 @@ class Progress {
   std::string doing_;
   bool quiet_;
   bool terminal_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::chrono::steady_clock::time_point last_line_;
 };
 

@@ -76,6 +76,18 @@ bool IsPacked(const std::string& path) {
   return file && IsModelMetadata(file->metadata());
 }
 
+namespace {
+
+// What opening a model came to; of a packed file, that it is none.
+template <class T>
+Expected<T> UnlessPacked(const std::string& path, Expected<T> opened) {
+  if (opened || !IsPacked(path)) return opened;
+  return Fail(ErrorCode::kInvalidArgument, "{}: is a packed file of sluice, not a checkpoint",
+              path);
+}
+
+}  // namespace
+
 Expected<Model> OpenPacked(const std::string& path) {
   Expected<Model> model = Model::Open(path);
   if (model) return model;
@@ -89,10 +101,11 @@ Expected<Model> OpenPacked(const std::string& path) {
 
 Expected<Checkpoint> OpenCheckpoint(const std::string& path,
                                     const std::optional<std::string>& config) {
-  Expected<Checkpoint> checkpoint = Checkpoint::Open(path, config);
-  if (checkpoint || !IsPacked(path)) return checkpoint;
-  return Fail(ErrorCode::kInvalidArgument, "{}: is a packed file of sluice, not a checkpoint",
-              path);
+  return UnlessPacked(path, Checkpoint::Open(path, config));
+}
+
+Expected<Decoder> OpenDecoder(const std::string& path, const std::optional<std::string>& config) {
+  return UnlessPacked(path, Decoder::Open(path, config));
 }
 
 Expected<Calibration> OpenCalibration(const std::optional<std::string>& path) {

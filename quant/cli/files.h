@@ -11,6 +11,7 @@
 #include "quant/analysis/block_report.h"
 #include "quant/analysis/calibration.h"
 #include "quant/checkpoint/checkpoint.h"
+#include "quant/decoder/decoder.h"
 #include "quant/report/report_html.h"
 #include "sluice/error.h"
 #include "sluice/model.h"
@@ -30,10 +31,11 @@ Status CheckOutputs(const std::vector<std::string>& outputs,
 // Whether `path` is a file that `sluice quantize` wrote, sound or not.
 bool IsPacked(const std::string& path);
 
-// Model::Open and Checkpoint::Open; one that is given what the other takes says so.
+// Model::Open, Checkpoint::Open and Decoder::Open; one that is given what the other takes says so.
 Expected<Model> OpenPacked(const std::string& path);
 Expected<Checkpoint> OpenCheckpoint(const std::string& path,
                                     const std::optional<std::string>& config);
+Expected<Decoder> OpenDecoder(const std::string& path, const std::optional<std::string>& config);
 
 // The inputs that blocks are judged on: of a file, or random ones, the same every time.
 Expected<Calibration> OpenCalibration(const std::optional<std::string>& path);

@@ -87,6 +87,8 @@ void WarnOfUnknownFeatures() {
 void AddSubcommands(CLI::App& app, Invocation& invocation) {
   AddQuantize(app, invocation);
   AddReport(app, invocation);
+  AddEval(app, invocation);
+  AddCapture(app, invocation);
   AddInspect(app, invocation);
   AddRun(app, invocation);
   AddUnpack(app, invocation);

@@ -1,5 +1,8 @@
 #include "quant/decoder/float_block.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "quant/linalg/matrix_product.h"
 #include "sluice/format.h"
 #include "src/base/thread_pool.h"
@@ -39,6 +42,26 @@ void BlockOutput(const FfnWeights& weights, MatrixView<const float> hidden, Matr
                  const ThreadPool* pool) {
   const LinearWeights& down = weights.matrices[Matrix::kDown];
   MultiplyTransposed(hidden, down.view(), down.bias, y, pool);
+}
+
+void AddFloatBlock(const DecoderLayer& layer, const FfnWeights& weights, MatrixView<float> stream,
+                   const ThreadPool* pool, const BlockObserver& observe) {
+  const size_t most = std::min(stream.rows, kBlockRows);
+  const size_t d_ff = weights.matrices[Matrix::kUp].rows;
+  std::vector<float> input(most * stream.cols), output(input.size());
+  std::vector<float> hidden(most * d_ff), gate(weights.gated ? hidden.size() : 0);
+  for (size_t first = 0; first < stream.rows; first += most) {
+    const size_t count = std::min(most, stream.rows - first);
+    const MatrixView<float> rows = stream.Rows(first, count);
+    const MatrixView<float> x(input.data(), count, stream.cols);
+    const MatrixView<float> y(output.data(), count, stream.cols);
+    const MatrixView<float> h(hidden.data(), count, d_ff);
+    layer.BlockInput(rows, x, pool);
+    BlockHidden(weights, x, h, {gate.data(), count, d_ff}, pool);
+    if (observe) observe(first, x, h);
+    BlockOutput(weights, h, y, pool);
+    layer.AddBlockOutput(y, rows, pool);
+  }
 }
 
 }  // namespace sluice

@@ -3,7 +3,11 @@
 #ifndef SLUICE_QUANT_DECODER_FLOAT_BLOCK_H_
 #define SLUICE_QUANT_DECODER_FLOAT_BLOCK_H_
 
+#include <cstddef>
+#include <functional>
+
 #include "quant/checkpoint/ffn_weights.h"
+#include "quant/decoder/decoder.h"
 #include "sluice/cpu.h"
 #include "sluice/matrix_view.h"
 
@@ -17,6 +21,17 @@ void BlockHidden(const FfnWeights& weights, MatrixView<const float> x, MatrixVie
 // y = hidden·downᵀ + bd, [t, d_model].
 void BlockOutput(const FfnWeights& weights, MatrixView<const float> hidden, MatrixView<float> y,
                  const ThreadPool* pool);
+
+// Rows of a stream that go through a block together: what they need beside it is some megabytes.
+inline constexpr size_t kBlockRows = 2048;
+
+// Sees what gate and up multiply, and what down multiplies, of consecutive rows of the stream.
+using BlockObserver = std::function<void(size_t first_row, MatrixView<const float> input,
+                                         MatrixView<const float> hidden)>;
+
+// The feed-forward half of a layer: stream += block(norm(stream)), a few rows at a time.
+void AddFloatBlock(const DecoderLayer& layer, const FfnWeights& weights, MatrixView<float> stream,
+                   const ThreadPool* pool, const BlockObserver& observe = {});
 
 }  // namespace sluice
 

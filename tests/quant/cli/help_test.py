@@ -7,13 +7,15 @@ import unittest
 import support
 from support import run
 
-COMMANDS = ["quantize", "report", "inspect", "run", "unpack", "bench", "cpu"]
+COMMANDS = ["quantize", "report", "eval", "capture", "inspect", "run", "unpack", "bench", "cpu"]
 
 # The synopsis that the command promises: every option of every subcommand.
 OPTIONS = {
     "quantize": "--output --weights --gate --up --down --override --layers --activations "
     "--calibration --report --config --threads --strict --force --quiet",
     "report": "--calibration --json --html --config --backend --threads --quiet",
+    "eval": "--tokens --text --context --json --config --threads --quiet",
+    "capture": "--output --tokens --text --context --sample --seed --config --threads --quiet",
     "inspect": "--json --verify --config --quiet",
     "run": "--layer --input --output --backend --target --threads --quiet",
     "unpack": "--output --integers --quiet",
