@@ -1,10 +1,12 @@
 #include "quant/cli/layer_fits.h"
 
+#include <algorithm>
 #include <format>
 #include <span>
 #include <utility>
 
 #include "quant/decoder/decoder.h"
+#include "quant/decoder/losses.h"
 #include "quant/decoder/tokens.h"
 #include "quant/quantizer/fit_block.h"
 #include "quant/quantizer/fit_stream.h"
@@ -13,6 +15,9 @@
 
 namespace sluice {
 namespace {
+
+// Tokens of the text that Loss is measured on: the output matrix is as large as many layers.
+constexpr size_t kLossTokens = 4096;
 
 PerMatrix<WeightFormat> FormatsOf(const LayerInfo& info) {
   PerMatrix<WeightFormat> formats;
@@ -65,7 +70,8 @@ class TokenFits : public LayerFits {
     SLUICE_ASSIGN(Decoder decoder, Decoder::Open(settings.model, settings.config));
     SLUICE_ASSIGN(Tokens tokens, ReadTokens(settings.tokens, decoder.vocabulary()));
     const std::string job = Job(settings, tokens, layers);
-    auto fits = std::unique_ptr<TokenFits>(new TokenFits(std::move(decoder), std::move(tokens)));
+    auto fits =
+        std::unique_ptr<TokenFits>(new TokenFits(std::move(decoder), std::move(tokens), pool));
     SLUICE_ASSIGN(PartialResult partial,
                   PartialResult::Open(settings.partial, job, settings.resume));
     fits->partial_.emplace(std::move(partial));
@@ -89,9 +95,27 @@ class TokenFits : public LayerFits {
     return fit;
   }
 
+  Expected<std::optional<double>> Loss() override {
+    while (fitter_->next_layer() < decoder_.layers()) {
+      SLUICE_ASSIGN(const FfnWeights skipped, decoder_.checkpoint().Load(fitter_->next_layer()));
+      SLUICE_TRY(fitter_->Skip(skipped));
+    }
+    const TokenGroup group = GroupWindows(tokens_, kLossTokens).front();
+    const auto rows = [&](const std::vector<float>& stream) {
+      return MatrixView<const float>(stream.data(), group.ids.size(), decoder_.d_model());
+    };
+    const Streams& streams = fitter_->streams();
+    const MatrixView<const float> both[] = {rows(streams.exact), rows(streams.rounded)};
+    SLUICE_ASSIGN(const Losses losses,
+                  MeasureLosses(decoder_, group.ids, group.windows, both, &pool_));
+    double sum = 0;
+    for (const TokenLoss& loss : losses[1]) sum += loss.kl;
+    return sum / static_cast<double>(std::max<size_t>(losses[1].size(), 1));
+  }
+
  private:
-  TokenFits(Decoder decoder, Tokens tokens)
-      : decoder_(std::move(decoder)), tokens_(std::move(tokens)) {}
+  TokenFits(Decoder decoder, Tokens tokens, const ThreadPool& pool)
+      : decoder_(std::move(decoder)), tokens_(std::move(tokens)), pool_(pool) {}
 
   // All that the result depends on, but the version of this program.
   static std::string Job(const TokenFitSettings& settings, const Tokens& tokens,
@@ -119,6 +143,7 @@ class TokenFits : public LayerFits {
 
   Decoder decoder_;
   Tokens tokens_;
+  const ThreadPool& pool_;
   std::optional<PartialResult> partial_;
   std::optional<StreamFitter> fitter_;
 };

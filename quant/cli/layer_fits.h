@@ -25,6 +25,9 @@ class LayerFits {
   virtual ~LayerFits() = default;
   // `weights` are the checkpoint's of layer `info.layer`.
   virtual Expected<LayerFit> Fit(const LayerInfo& info, const FfnWeights& weights) = 0;
+  // After the last layer: the model's KL divergence in nats per token on a part of the text;
+  // nothing where there is no text.
+  virtual Expected<std::optional<double>> Loss() { return std::nullopt; }
 };
 
 // On captured inputs: each layer for itself. A layer without inputs is rounded to nearest, and the

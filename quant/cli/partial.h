@@ -16,8 +16,8 @@ namespace sluice {
 using LayerFit = PerMatrix<std::optional<MatrixFit>>;
 
 // A folder beside the output: layer-N.safetensors for each finished layer, then, replaced as a
-// whole, streams.safetensors with the job and the streams after it. Removed when destroyed, so that only a
-// process that was killed leaves it.
+// whole, streams.safetensors with the job and the streams after it. Removed when destroyed, so that
+// only a process that was killed leaves it.
 class PartialResult {
  public:
   // `job` describes all that the result depends on; a folder that was left by another job is

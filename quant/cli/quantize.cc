@@ -32,6 +32,34 @@ void AddFormats(CLI::App& sub, FormatRequest& formats) {
             "Quantize only layers A to B, both included, counted from 0. They keep their numbers.");
 }
 
+void AddBudget(CLI::App& sub, FormatBudget& budget) {
+  CLI::Option* bits =
+      sub.add_option("--bits", budget.bits,
+                     "Choose a format for each matrix of each layer, N bits per weight on average "
+                     "at most, so that the model's predicted loss is least. What each format costs "
+                     "is measured first, on a part of --tokens or --text.")
+          ->type_name("N")
+          ->check(CLI::PositiveNumber);
+  CLI::Option* size = sub.add_option("--size", budget.bytes,
+                                     "Likewise, so that the matrices take at most N bytes; as in "
+                                     "60MB.")
+                          ->type_name("N")
+                          ->transform(CLI::AsSizeValue(true));
+  CLI::Option* loss =
+      sub.add_option("--max-error", budget.loss,
+                     "Likewise, the smallest file whose predicted loss, the KL divergence in nats "
+                     "per token, is at most X.")
+          ->type_name("X")
+          ->check(CLI::PositiveNumber);
+  size->excludes(bits);
+  loss->excludes(bits)->excludes(size);
+  for (CLI::Option* option : {bits, size, loss}) {
+    for (const char* fixed : {"--weights", "--gate", "--up", "--down", "--override"}) {
+      option->excludes(fixed);
+    }
+  }
+}
+
 void AddFiles(CLI::App& sub, QuantizeOptions& options) {
   sub.add_option("MODEL", options.model, kModelHelp)->required();
   sub.add_option(
@@ -85,6 +113,7 @@ void AddQuantize(CLI::App& app, Invocation& invocation) {
   AddFiles(*sub, *options);
   AddMethod(*sub, *options);
   AddFormats(*sub, options->formats);
+  AddBudget(*sub, options->budget);
   AddParsed(
       *sub, "--activations", options->activations, "row|block", ParseQuantizedActivation,
       "How the vectors that the matrices multiply are quantized to int8 at run time: one scale "

@@ -13,6 +13,7 @@
 #include "quant/cli/console.h"
 #include "quant/cli/files.h"
 #include "quant/cli/layer_fits.h"
+#include "quant/cli/pick_formats.h"
 #include "quant/quantizer/quantizer.h"
 #include "quant/report/matrix_summary.h"
 #include "quant/report/numbers.h"
@@ -30,16 +31,18 @@ namespace {
 
 class QuantizeJob {
  public:
-  explicit QuantizeJob(const QuantizeOptions& options) : options_(options) {}
+  explicit QuantizeJob(const QuantizeOptions& options)
+      : options_(options), formats_(options.formats) {}
 
   Status Run() {
     SLUICE_TRY(CheckMethod());
     SLUICE_TRY(CheckFiles());
     SLUICE_ASSIGN(const Checkpoint checkpoint, OpenCheckpoint(options_.model, options_.config));
     for (const std::string& warning : checkpoint.warnings()) Warn(warning);
+    SLUICE_ASSIGN(ThreadPool pool, ThreadPool::Create(options_.threads));
+    if (options_.budget.given()) SLUICE_TRY(Pick(pool));
     SLUICE_ASSIGN(const std::vector<LayerInfo> layers, Plan(checkpoint));
     SLUICE_TRY(CheckCalibration(layers));
-    SLUICE_ASSIGN(ThreadPool pool, ThreadPool::Create(options_.threads));
     SLUICE_ASSIGN(TemporaryFile packed, TemporaryFile::Beside(options_.output));
     SLUICE_ASSIGN(ReportFiles reports, ReportFiles::Create(options_.reports));
     SLUICE_TRY(NamingTheOutput(packed, Write(checkpoint, layers, packed.name(), pool)));
@@ -63,7 +66,12 @@ class QuantizeJob {
                   "blocks' inputs, by --calibration FILE",
                   Name(options_.method));
     }
-    if (options_.method == Method::kRtn && on_text()) {
+    if (options_.budget.given() && !on_text()) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  "--bits, --size and --max-error measure what formats cost on a text: --tokens "
+                  "FILE or --text FILE");
+    }
+    if (options_.method == Method::kRtn && on_text() && !options_.budget.given()) {
       return Fail(ErrorCode::kInvalidArgument,
                   "--{} has no effect with --method rtn, which looks at the weights only",
                   options_.tokens.tokens ? "tokens" : "text");
@@ -112,9 +120,25 @@ class QuantizeJob {
                 more == 0 ? "" : std::format(" (and {} above)", Plural(more, "warning")));
   }
 
+  // Formats for the budget, as if each had been asked for by --override.
+  Status Pick(const ThreadPool& pool) {
+    auto picked = PickFormats({.model = options_.model,
+                               .config = options_.config,
+                               .tokens = options_.tokens,
+                               .layers = options_.formats.layers,
+                               .activations = options_.activations,
+                               .budget = options_.budget,
+                               .quiet = options_.quiet},
+                              pool);
+    if (!picked) return std::unexpected(picked.error());
+    formats_.overrides = picked->overrides;
+    picked_ = *std::move(picked);
+    return {};
+  }
+
   // What the packed file will hold.
   Expected<std::vector<LayerInfo>> Plan(const Checkpoint& checkpoint) {
-    const auto plan = PlanFormats(options_.formats, checkpoint.layers());
+    const auto plan = PlanFormats(formats_, checkpoint.layers());
     if (!plan) {
       return Fail(plan.error().code, "{}: {}", checkpoint.path(), plan.error().message);
     }
@@ -220,6 +244,9 @@ class QuantizeJob {
       }
       progress.Show(matrices_.size(), layers.size(), std::format("layer {}", layer.layer));
     }
+    if (fits && picked_) {
+      SLUICE_ASSIGN(loss_, fits->Loss());
+    }
     SLUICE_TRY(CheckStrict());
     return writer.Finish();
   }
@@ -316,12 +343,23 @@ class QuantizeJob {
     return CheckStrict();
   }
 
+  void PrintPicked() const {
+    Print(picked_->why);
+    Print(std::format(
+        "  predicted loss, KL divergence in nats per token, each matrix rounded alone by mse: {}\n",
+        Significant(picked_->choice.loss)));
+    Print(loss_ ? std::format("  measured, all together by {}, on the calibration text: {}\n\n",
+                              Name(options_.method), Significant(*loss_))
+                : "  not measured: `sluice eval` does, on any text\n\n");
+  }
+
   void PrintSummary(const Checkpoint& checkpoint, const std::vector<LayerInfo>& layers) const {
     std::error_code error;
     const auto bytes = std::filesystem::file_size(options_.output, error);
     Print(std::format("{}: {} of {} quantized into {}, {}\n\n", Printable(options_.model),
                       layers.size(), Plural(checkpoint.layers().size(), "layer"),
                       Printable(options_.output), Size(static_cast<double>(bytes))));
+    if (picked_) PrintPicked();
     Print(SummaryText(Summarize(matrices_)));
     Print("\n" + (report_ ? ReportVerdictText(*report_)
                           : SizeVerdictText(Account(layers), DescribeSource(checkpoint, layers))));
@@ -332,6 +370,9 @@ class QuantizeJob {
   }
 
   const QuantizeOptions& options_;
+  FormatRequest formats_;
+  std::optional<PickedFormats> picked_;
+  std::optional<double> loss_;  // measured, where formats were picked
   std::vector<std::string> warnings_;
   std::optional<Calibration> calibration_;  // none: no report is made
   std::vector<MatricesOfLayer> matrices_;

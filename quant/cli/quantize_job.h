@@ -9,6 +9,7 @@
 
 #include "quant/cli/files.h"
 #include "quant/cli/token_options.h"
+#include "quant/quantizer/choose_formats.h"
 #include "quant/quantizer/format_plan.h"
 #include "quant/quantizer/method.h"
 #include "sluice/error.h"
@@ -24,6 +25,7 @@ struct QuantizeOptions {
   Method method = Method::kRtn;
   std::optional<std::string> calibration;
   TokenOptions tokens;
+  FormatBudget budget;  // given: formats are chosen, and `formats` asks for nothing but layers
   bool resume = false;
   std::optional<std::string> config;
   std::vector<ReportPath> reports;

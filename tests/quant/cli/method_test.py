@@ -153,6 +153,49 @@ class Refusals(support.CommandTest):
         self.assertEqual(self.files(), ["llama"])
 
 
+class Budget(support.CommandTest):
+    def layers(self, *options):
+        path = self.quantize("--text", TEXT, *options)
+        return support.run_json("inspect", "inspect", path, "--json")
+
+    def test_bits_are_used_and_not_exceeded(self):
+        for bits in (4.6, 6):
+            found = self.layers("--bits", bits)
+            stored = sum(m["bytes"] for l in found["layers"] for m in l["matrices"].values())
+            weights = sum(
+                m["shape"][0] * m["shape"][1]
+                for l in found["layers"]
+                for m in l["matrices"].values()
+            )
+            self.assertLessEqual(8 * stored / weights, bits)
+            self.assertGreater(8 * stored / weights, bits - 0.4)
+
+    def test_it_says_what_it_chose_why_and_both_losses(self):
+        path = self.dir / "packed.safetensors"
+        options = ["--method", "gptq", "--text", TEXT, "--bits", "5"]
+        text = run("quantize", TINY, "-o", path, *options).stdout
+        self.assertRegex(text, r"formats chosen: [\d.]+ bits per weight; \d+ x q")
+        self.assertRegex(text, r"layer \d (gate|up|down): predicted loss [\d.e-]+, with q")
+        self.assertRegex(text, r"predicted loss, KL divergence .*: [\d.e-]+\n")
+        self.assertRegex(text, r"measured, all together by gptq, .*: [\d.e-]+\n")
+
+    def test_a_smaller_loss_takes_more_bytes(self):
+        sizes = []
+        for loss in (0.1, 0.001):
+            path = self.quantize("--text", TEXT, "--max-error", loss)
+            sizes.append(path.stat().st_size)
+        self.assertLess(sizes[0], sizes[1])
+
+    def test_budgets_that_cannot_be_met_or_contradict(self):
+        path = self.dir / "x"
+        error = run("quantize", TINY, "-o", path, "--text", TEXT, "--bits", "3", status=1).error
+        self.assertIn("bits per weight", error)
+        run("quantize", TINY, "-o", path, "--text", TEXT, "--bits=5", "--size=1MB", status=2)
+        run("quantize", TINY, "-o", path, "--text", TEXT, "--bits=5", "--down=qc8w", status=2)
+        self.assertIn("--text", run("quantize", TINY, "-o", path, "--bits", "5", status=1).error)
+        self.assertFalse(path.exists())
+
+
 class Resume(support.CommandTest):
     def setUp(self):
         super().setUp()
