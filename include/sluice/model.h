@@ -25,6 +25,10 @@ struct MatrixInfo {
   size_t cols = 0;         // in
   uint64_t bytes = 0;      // stored bytes: weights and scales, padding included, bias excluded
   std::string bias_name;   // empty: no bias
+  // How integers and scales were chosen, "rtn", "mse" or "gptq", and how they should have been;
+  // they differ after a fallback. Empty: the file does not say.
+  std::string method = {};
+  std::string requested_method = {};
   double bits_per_weight() const {
     return 8.0 * static_cast<double>(bytes) /
            (static_cast<double>(rows) * static_cast<double>(cols));

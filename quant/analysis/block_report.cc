@@ -85,6 +85,8 @@ class ReportBuilder {
       auto& matrix = comparison.report.matrices[m];
       if (!matrix) continue;
       matrix->requested = info.matrices[m]->requested;
+      matrix->method = info.matrices[m]->method;
+      matrix->requested_method = info.matrices[m]->requested_method;
       matrix->bits_per_weight = info.matrices[m]->bits_per_weight();
       model_.impl().Release(packed.matrices[m]);
     }
@@ -101,9 +103,15 @@ class ReportBuilder {
     }
     for (const Matrix m : kMatrices) {
       const auto& matrix = info.matrices[m];
-      if (!matrix || matrix->format == matrix->requested) continue;
-      Warn("layer {}: {} is {}, but {} was requested", info.layer, Name(m), Name(matrix->format),
-           Name(matrix->requested));
+      if (!matrix) continue;
+      if (matrix->format != matrix->requested) {
+        Warn("layer {}: {} is {}, but {} was requested", info.layer, Name(m), Name(matrix->format),
+             Name(matrix->requested));
+      }
+      if (matrix->method != matrix->requested_method) {
+        Warn("layer {}: {} was quantized by {}, but {} was requested", info.layer, Name(m),
+             matrix->method, matrix->requested_method);
+      }
     }
   }
 

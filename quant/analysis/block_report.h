@@ -25,6 +25,8 @@ namespace sluice {
 struct MatrixReport {
   WeightFormat format;
   WeightFormat requested;
+  std::string method = {};  // as in MatrixInfo; empty: the file does not say
+  std::string requested_method = {};
   size_t rows = 0;  // out
   size_t cols = 0;  // in
   double bits_per_weight = 0;

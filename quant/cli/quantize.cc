@@ -32,6 +32,34 @@ void AddFormats(CLI::App& sub, FormatRequest& formats) {
             "Quantize only layers A to B, both included, counted from 0. They keep their numbers.");
 }
 
+void AddBudget(CLI::App& sub, FormatBudget& budget) {
+  CLI::Option* bits =
+      sub.add_option("--bits", budget.bits,
+                     "Choose a format for each matrix of each layer, N bits per weight on average "
+                     "at most, so that the model's predicted loss is least. What each format costs "
+                     "is measured first, on a part of --tokens or --text.")
+          ->type_name("N")
+          ->check(CLI::PositiveNumber);
+  CLI::Option* size = sub.add_option("--size", budget.bytes,
+                                     "Likewise, so that the matrices take at most N bytes; as in "
+                                     "60MB.")
+                          ->type_name("N")
+                          ->transform(CLI::AsSizeValue(true));
+  CLI::Option* loss =
+      sub.add_option("--max-error", budget.loss,
+                     "Likewise, the smallest file whose predicted loss, the KL divergence in nats "
+                     "per token, is at most X.")
+          ->type_name("X")
+          ->check(CLI::PositiveNumber);
+  size->excludes(bits);
+  loss->excludes(bits)->excludes(size);
+  for (CLI::Option* option : {bits, size, loss}) {
+    for (const char* fixed : {"--weights", "--gate", "--up", "--down", "--override"}) {
+      option->excludes(fixed);
+    }
+  }
+}
+
 void AddFiles(CLI::App& sub, QuantizeOptions& options) {
   sub.add_option("MODEL", options.model, kModelHelp)->required();
   sub.add_option(
@@ -44,12 +72,28 @@ void AddFiles(CLI::App& sub, QuantizeOptions& options) {
          "--calibration", options.calibration,
          "Real inputs of the blocks: a safetensors file with a tensor "
          "model.layers.N.mlp.input, F32 [tokens, d_model], for each layer N. The outputs of "
-         "the quantized blocks are compared with FP32's on them.")
+         "the quantized blocks are compared with FP32's on them, and --method may use them.")
       ->type_name("FILE");
   AddParsedList(sub, "--report", options.reports, "FILE.json|FILE.html", ParseReportPath,
                 kNoDelimiter,
                 "Write a report of the errors, for programs or as a web page. May be given again. "
                 "Without --calibration it is made from random inputs, and says so.");
+}
+
+void AddMethod(CLI::App& sub, QuantizeOptions& options) {
+  AddParsed(sub, "--method", options.method, "rtn|mse|gptq", ParseMethod,
+            "How integers and scales are chosen. rtn rounds to nearest and looks at the weights "
+            "only. mse searches scales for the inputs that blocks really get. gptq lets later "
+            "weights make up for the rounding of earlier ones, then refines scales and integers "
+            "together. Both need --tokens or --text, on which the model is run "
+            "layer by layer, each on what the quantized layers before it give, or --calibration. A "
+            "matrix that they do not "
+            "improve on tokens kept aside for this falls back, with a warning.")
+      ->default_str("rtn");
+  AddTokens(sub, options.tokens);
+  sub.add_flag("--resume", options.resume,
+               "Go on where a run with --tokens or --text was killed, from what it left in "
+               "FILE.partial.");
 }
 
 }  // namespace
@@ -61,12 +105,15 @@ void AddQuantize(CLI::App& app, Invocation& invocation) {
       "Quantize a model's feed-forward layers into one packed file.\n"
       "Reads gate, up and down of every layer, rounds each to the format asked for, and writes "
       "them "
-      "in the layout that the kernels run from. Needs memory for one matrix at a time, not for the "
+      "in the layout that the kernels run from. Needs memory for one matrix at a time (with "
+      "--method, for one layer, its inputs' moments and the text's vectors), not for the "
       "model. Formats are never changed behind your back; the table at the end shows what each "
       "matrix "
       "got.");
   AddFiles(*sub, *options);
+  AddMethod(*sub, *options);
   AddFormats(*sub, options->formats);
+  AddBudget(*sub, options->budget);
   AddParsed(
       *sub, "--activations", options->activations, "row|block", ParseQuantizedActivation,
       "How the vectors that the matrices multiply are quantized to int8 at run time: one scale "
@@ -84,6 +131,7 @@ void AddQuantize(CLI::App& app, Invocation& invocation) {
       "Examples:\n"
       "  sluice quantize SmolLM2-135M -o smol.safetensors\n"
       "  sluice quantize model.gguf -o model.safetensors --gate qb4w:32 --up qb4w:64 --down qc8w\n"
+      "  sluice quantize SmolLM2-135M -o smol.safetensors --method gptq --tokens text.npy\n"
       "  sluice quantize SmolLM2-135M -o smol.safetensors --override 0-1,29:down=qb8w:32 \\\n"
       "      --calibration inputs.safetensors --report smol.html --report smol.json");
   sub->callback([options, &invocation] {

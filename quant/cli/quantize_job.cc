@@ -12,6 +12,8 @@
 #include "quant/checkpoint/checkpoint.h"
 #include "quant/cli/console.h"
 #include "quant/cli/files.h"
+#include "quant/cli/layer_fits.h"
+#include "quant/cli/pick_formats.h"
 #include "quant/quantizer/quantizer.h"
 #include "quant/report/matrix_summary.h"
 #include "quant/report/numbers.h"
@@ -29,15 +31,18 @@ namespace {
 
 class QuantizeJob {
  public:
-  explicit QuantizeJob(const QuantizeOptions& options) : options_(options) {}
+  explicit QuantizeJob(const QuantizeOptions& options)
+      : options_(options), formats_(options.formats) {}
 
   Status Run() {
+    SLUICE_TRY(CheckMethod());
     SLUICE_TRY(CheckFiles());
     SLUICE_ASSIGN(const Checkpoint checkpoint, OpenCheckpoint(options_.model, options_.config));
     for (const std::string& warning : checkpoint.warnings()) Warn(warning);
+    SLUICE_ASSIGN(ThreadPool pool, ThreadPool::Create(options_.threads));
+    if (options_.budget.given()) SLUICE_TRY(Pick(pool));
     SLUICE_ASSIGN(const std::vector<LayerInfo> layers, Plan(checkpoint));
     SLUICE_TRY(CheckCalibration(layers));
-    SLUICE_ASSIGN(ThreadPool pool, ThreadPool::Create(options_.threads));
     SLUICE_ASSIGN(TemporaryFile packed, TemporaryFile::Beside(options_.output));
     SLUICE_ASSIGN(ReportFiles reports, ReportFiles::Create(options_.reports));
     SLUICE_TRY(NamingTheOutput(packed, Write(checkpoint, layers, packed.name(), pool)));
@@ -51,11 +56,42 @@ class QuantizeJob {
   }
 
  private:
+  bool on_text() const { return options_.tokens.tokens || options_.tokens.text; }
+
+  Status CheckMethod() const {
+    const bool calibrated = on_text() || options_.calibration;
+    if (options_.method != Method::kRtn && !calibrated) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  "--method {} needs calibration: text, by --tokens FILE or --text FILE, or the "
+                  "blocks' inputs, by --calibration FILE",
+                  Name(options_.method));
+    }
+    if (options_.budget.given() && !on_text()) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  "--bits, --size and --max-error measure what formats cost on a text: --tokens "
+                  "FILE or --text FILE");
+    }
+    if (options_.method == Method::kRtn && on_text() && !options_.budget.given()) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  "--{} has no effect with --method rtn, which looks at the weights only",
+                  options_.tokens.tokens ? "tokens" : "text");
+    }
+    if (options_.tokens.tokens && options_.tokens.text) {
+      return Fail(ErrorCode::kInvalidArgument, "--tokens and --text are two texts; one is taken");
+    }
+    if (options_.resume && !on_text()) {
+      return Fail(ErrorCode::kInvalidArgument, "--resume is for --tokens and --text");
+    }
+    return {};
+  }
+
   Status CheckFiles() const {
     std::vector<std::string> outputs = {options_.output};
     for (const ReportPath& report : options_.reports) outputs.push_back(report.path);
     std::vector<std::string> inputs = FilesOfModel(options_.model, options_.config);
-    if (options_.calibration) inputs.push_back(*options_.calibration);
+    for (const auto& input : {options_.calibration, options_.tokens.tokens, options_.tokens.text}) {
+      if (input) inputs.push_back(*input);
+    }
     SLUICE_TRY(CheckOutputs(outputs, inputs));
     return CheckNothingIsReplaced();
   }
@@ -84,9 +120,25 @@ class QuantizeJob {
                 more == 0 ? "" : std::format(" (and {} above)", Plural(more, "warning")));
   }
 
+  // Formats for the budget, as if each had been asked for by --override.
+  Status Pick(const ThreadPool& pool) {
+    auto picked = PickFormats({.model = options_.model,
+                               .config = options_.config,
+                               .tokens = options_.tokens,
+                               .layers = options_.formats.layers,
+                               .activations = options_.activations,
+                               .budget = options_.budget,
+                               .quiet = options_.quiet},
+                              pool);
+    if (!picked) return std::unexpected(picked.error());
+    formats_.overrides = picked->overrides;
+    picked_ = *std::move(picked);
+    return {};
+  }
+
   // What the packed file will hold.
   Expected<std::vector<LayerInfo>> Plan(const Checkpoint& checkpoint) {
-    const auto plan = PlanFormats(options_.formats, checkpoint.layers());
+    const auto plan = PlanFormats(formats_, checkpoint.layers());
     if (!plan) {
       return Fail(plan.error().code, "{}: {}", checkpoint.path(), plan.error().message);
     }
@@ -134,9 +186,16 @@ class QuantizeJob {
                            .rows = matrix.rows,
                            .cols = matrix.cols,
                            .bytes = layout->weight_bytes() + layout->scale_bytes(),
-                           .bias_name = matrix.bias_name};
+                           .bias_name = matrix.bias_name,
+                           .method = std::string(MethodOf(format)),
+                           .requested_method = std::string(MethodOf(format))};
     }
     return layer;
+  }
+
+  // Float formats are not quantized by any method.
+  std::string_view MethodOf(WeightFormat format) const {
+    return format.quantized() ? Name(options_.method) : "";
   }
 
   // Everything that can be wrong with the calibration is found before the work starts.
@@ -174,42 +233,97 @@ class QuantizeJob {
   Status Write(const Checkpoint& checkpoint, const std::vector<LayerInfo>& layers,
                const std::string& path, const ThreadPool& pool) {
     SLUICE_ASSIGN(ModelWriter writer, ModelWriter::Create(path, checkpoint.architecture(), layers));
+    SLUICE_ASSIGN(const std::unique_ptr<LayerFits> fits, Fits(layers, pool));
     Progress progress("quantizing", options_.quiet);
     for (const LayerInfo& layer : layers) {
       matrices_.push_back({layer.layer, {}});
-      for (const Matrix m : kMatrices) {
-        if (layer.matrices[m]) SLUICE_TRY(WriteMatrix(checkpoint, layer, m, pool, writer));
+      if (fits) {
+        SLUICE_TRY(WriteLayer(checkpoint, layer, *fits, writer));
+      } else {
+        SLUICE_TRY(WriteNearest(checkpoint, layer, pool, writer));
       }
       progress.Show(matrices_.size(), layers.size(), std::format("layer {}", layer.layer));
+    }
+    if (fits && picked_) {
+      SLUICE_ASSIGN(loss_, fits->Loss());
     }
     SLUICE_TRY(CheckStrict());
     return writer.Finish();
   }
 
-  // The only place that holds weights in FP32, and only those of one matrix.
-  Status WriteMatrix(const Checkpoint& checkpoint, const LayerInfo& layer, Matrix m,
-                     const ThreadPool& pool, ModelWriter& writer) {
-    const MatrixInfo& info = *layer.matrices[m];
-    SLUICE_ASSIGN(LinearWeights weights, checkpoint.Load(layer.layer, m));
-    const auto quantized = QuantizeRtn(weights.view(), info.format, &pool);
-    if (!quantized) {
-      return Fail(quantized.error().code, "{}: {}: {}", checkpoint.path(), info.name,
-                  quantized.error().message);
+  // Where the method needs them; null for rtn.
+  Expected<std::unique_ptr<LayerFits>> Fits(const std::vector<LayerInfo>& layers,
+                                            const ThreadPool& pool) const {
+    const FitOptions fit = {.method = options_.method};
+    if (options_.method == Method::kRtn) return nullptr;
+    if (!on_text()) return FitsFromCalibration(*calibration_, fit, pool);
+    return FitsFromTokens({.model = options_.model,
+                           .config = options_.config,
+                           .tokens = options_.tokens,
+                           .fit = fit,
+                           .partial = options_.output + ".partial",
+                           .resume = options_.resume},
+                          layers, pool);
+  }
+
+  // One matrix in memory at a time.
+  Status WriteNearest(const Checkpoint& checkpoint, const LayerInfo& layer, const ThreadPool& pool,
+                      ModelWriter& writer) {
+    for (const Matrix m : kMatrices) {
+      if (!layer.matrices[m]) continue;
+      const MatrixInfo& info = *layer.matrices[m];
+      SLUICE_ASSIGN(const LinearWeights weights, checkpoint.Load(layer.layer, m));
+      const auto quantized = QuantizeRtn(weights.view(), info.format, &pool);
+      if (!quantized) {
+        return Fail(quantized.error().code, "{}: {}: {}", checkpoint.path(), info.name,
+                    quantized.error().message);
+      }
+      SLUICE_TRY(WriteMatrix(layer, m, weights, *quantized, info.method, writer));
     }
-    Note(layer.layer, m, info, weights, *quantized);
-    weights.weights = {};
-    SLUICE_ASSIGN(const PackedMatrix packed, Pack(*quantized, weights.bias));
-    return writer.Add(layer.layer, m, packed.view());
+    return {};
+  }
+
+  // One layer in memory at a time.
+  Status WriteLayer(const Checkpoint& checkpoint, const LayerInfo& layer, LayerFits& fits,
+                    ModelWriter& writer) {
+    SLUICE_ASSIGN(const FfnWeights weights, checkpoint.Load(layer.layer));
+    const auto fit = fits.Fit(layer, weights);
+    if (!fit) {
+      return Fail(fit.error().code, "{}: layer {}: {}", checkpoint.path(), layer.layer,
+                  fit.error().message);
+    }
+    for (const Matrix m : kMatrices) {
+      if (!layer.matrices[m]) continue;
+      const MatrixFit& matrix = *(*fit)[m];
+      if (!matrix.note.empty()) {
+        Warn(std::format("layer {}: {} is quantized by {}, not {}: {}", layer.layer, Name(m),
+                         Name(matrix.method), Name(options_.method), matrix.note));
+      }
+      const std::string_view method =
+          matrix.matrix.format.quantized() ? Name(matrix.method) : std::string_view();
+      SLUICE_TRY(WriteMatrix(layer, m, weights.matrices[m], matrix.matrix, method, writer));
+    }
+    return {};
+  }
+
+  Status WriteMatrix(const LayerInfo& layer, Matrix m, const LinearWeights& weights,
+                     const QuantizedMatrix& quantized, std::string_view method,
+                     ModelWriter& writer) {
+    Note(layer.layer, m, *layer.matrices[m], weights, quantized, method);
+    SLUICE_ASSIGN(const PackedMatrix packed, Pack(quantized, weights.bias));
+    return writer.Add(layer.layer, m, packed.view(), std::string(method));
   }
 
   // What became of a matrix's weights, for the summary.
   void Note(size_t layer, Matrix m, const MatrixInfo& info, const LinearWeights& weights,
-            const QuantizedMatrix& quantized) {
+            const QuantizedMatrix& quantized, std::string_view method) {
     MatrixMeasurement measured = MeasureMatrix(m, weights.view(), quantized, Dequantize(quantized));
     for (const std::string& warning : measured.warnings) {
       Warn(std::format("layer {}: {}", layer, warning));
     }
     measured.report.requested = info.requested;
+    measured.report.method = method;
+    measured.report.requested_method = info.requested_method;
     measured.report.bits_per_weight = info.bits_per_weight();
     matrices_.back().matrices[m] = measured.report;
   }
@@ -229,12 +343,23 @@ class QuantizeJob {
     return CheckStrict();
   }
 
+  void PrintPicked() const {
+    Print(picked_->why);
+    Print(std::format(
+        "  predicted loss, KL divergence in nats per token, each matrix rounded alone by mse: {}\n",
+        Significant(picked_->choice.loss)));
+    Print(loss_ ? std::format("  measured, all together by {}, on the calibration text: {}\n\n",
+                              Name(options_.method), Significant(*loss_))
+                : "  not measured: `sluice eval` does, on any text\n\n");
+  }
+
   void PrintSummary(const Checkpoint& checkpoint, const std::vector<LayerInfo>& layers) const {
     std::error_code error;
     const auto bytes = std::filesystem::file_size(options_.output, error);
     Print(std::format("{}: {} of {} quantized into {}, {}\n\n", Printable(options_.model),
                       layers.size(), Plural(checkpoint.layers().size(), "layer"),
                       Printable(options_.output), Size(static_cast<double>(bytes))));
+    if (picked_) PrintPicked();
     Print(SummaryText(Summarize(matrices_)));
     Print("\n" + (report_ ? ReportVerdictText(*report_)
                           : SizeVerdictText(Account(layers), DescribeSource(checkpoint, layers))));
@@ -245,6 +370,9 @@ class QuantizeJob {
   }
 
   const QuantizeOptions& options_;
+  FormatRequest formats_;
+  std::optional<PickedFormats> picked_;
+  std::optional<double> loss_;  // measured, where formats were picked
   std::vector<std::string> warnings_;
   std::optional<Calibration> calibration_;  // none: no report is made
   std::vector<MatricesOfLayer> matrices_;

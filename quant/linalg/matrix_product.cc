@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "quant/linalg/blas_threads.h"
 #include "src/base/thread_pool.h"
 
 namespace sluice {
@@ -12,14 +13,6 @@ namespace {
 
 // Rows of one task: enough that repacking w for each of them costs little.
 constexpr size_t kTaskRows = 256;
-
-// OpenBLAS would start threads of its own for each call, beside those of the pool.
-void UseOneBlasThread() {
-  [[maybe_unused]] static const bool done = [] {
-    openblas_set_num_threads(1);
-    return true;
-  }();
-}
 
 blasint Size(size_t n) { return static_cast<blasint>(n); }
 

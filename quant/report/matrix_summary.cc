@@ -26,6 +26,8 @@ void AddTo(SummaryRow& row, size_t layer, const MatrixReport& matrix) {
   row.layers.push_back(layer);
 }
 
+bool IsFallback(const MatrixReport& matrix) { return matrix.method != matrix.requested_method; }
+
 }  // namespace
 
 std::vector<MatricesOfLayer> MatricesOf(const ModelReport& report) {
@@ -42,13 +44,16 @@ std::vector<SummaryRow> Summarize(std::span<const MatricesOfLayer> layers) {
       const std::optional<MatrixReport>& matrix = layer.matrices[m];
       if (!matrix) continue;
       auto row = std::ranges::find_if(rows, [&](const SummaryRow& r) {
-        return r.matrix == m && r.requested == matrix->requested && r.format == matrix->format;
+        return r.matrix == m && r.requested == matrix->requested && r.format == matrix->format &&
+               r.method == matrix->method && r.fallback == IsFallback(*matrix);
       });
       if (row == rows.end()) {
         row = rows.insert(rows.end(), SummaryRow());
         row->matrix = m;
         row->requested = matrix->requested;
         row->format = matrix->format;
+        row->method = matrix->method;
+        row->fallback = IsFallback(*matrix);
       }
       AddTo(*row, layer.layer, *matrix);
     }
@@ -61,6 +66,7 @@ std::string SummaryText(std::span<const SummaryRow> rows) {
                    {"layers", Align::kLeft},
                    {"requested", Align::kLeft},
                    {"stored as", Align::kLeft},
+                   {"method", Align::kLeft},
                    {"bits/weight"},
                    {"size"},
                    {"weight error"},
@@ -71,6 +77,7 @@ std::string SummaryText(std::span<const SummaryRow> rows) {
     const bool same = row.requested == row.format;
     table.AddRow({std::string(Name(row.matrix)), Ranges(row.layers), Name(row.requested),
                   Name(row.format) + (same ? "" : "  (not as requested)"),
+                  row.method + (row.fallback ? "  (not as requested)" : ""),
                   Significant(row.bits_per_weight, 4), Size(row.bytes), Percent(row.rmse_mean),
                   std::format("{}: {}", row.rmse_max_layer, Percent(row.rmse_max)),
                   Significant(row.max_abs_error), Grouped(row.zero_blocks)});

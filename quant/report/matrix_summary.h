@@ -20,11 +20,13 @@ struct MatricesOfLayer {
 };
 std::vector<MatricesOfLayer> MatricesOf(const ModelReport& report);
 
-// All layers whose `matrix` has the same requested and the same stored format.
+// All layers whose `matrix` has the same requested and the same stored format, and the same method.
 struct SummaryRow {
   Matrix matrix = Matrix::kGate;
   WeightFormat requested;
   WeightFormat format;
+  std::string method;     // empty: not known
+  bool fallback = false;  // it is not the requested one
   std::vector<size_t> layers;
   double bytes = 0;
   double bits_per_weight = 0;

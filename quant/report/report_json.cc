@@ -6,9 +6,13 @@
 namespace sluice {
 namespace {
 
+Json TextOrNull(const std::string& text) { return text.empty() ? Json() : Json(text); }
+
 Json MatrixJson(const MatrixReport& matrix) {
   return {{"format", Name(matrix.format)},
           {"requested", Name(matrix.requested)},
+          {"method", TextOrNull(matrix.method)},
+          {"requested_method", TextOrNull(matrix.requested_method)},
           {"shape", {matrix.rows, matrix.cols}},
           {"bits_per_weight", NumberOrNull(matrix.bits_per_weight)},
           {"weight_relative_rmse", NumberOrNull(matrix.weight_relative_rmse)},

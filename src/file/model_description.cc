@@ -38,6 +38,10 @@ nlohmann::ordered_json MatrixJson(const MatrixInfo& matrix, const PerPlane<uint6
   if (!matrix.bias_name.empty()) json["bias_name"] = matrix.bias_name;
   json["format"] = Name(matrix.format);
   json["requested"] = Name(matrix.requested);
+  if (!matrix.method.empty()) {
+    json["method"] = matrix.method;
+    json["requested_method"] = matrix.requested_method;
+  }
   json["shape"] = {matrix.rows, matrix.cols};
   for (const Plane plane : kPlanes) {
     if (!HasPlane(matrix.format, !matrix.bias_name.empty(), plane)) continue;
@@ -119,6 +123,10 @@ Expected<MatrixInfo> ReadMatrix(const JsonFields& fields, PerPlane<uint64_t>& ch
   }
   SLUICE_ASSIGN(matrix.format, ReadName(fields, "format", ParseWeightFormat));
   SLUICE_ASSIGN(matrix.requested, ReadName(fields, "requested", ParseWeightFormat));
+  if (fields.Has("method")) {
+    SLUICE_ASSIGN(matrix.method, fields.Text("method"));
+    SLUICE_ASSIGN(matrix.requested_method, fields.Text("requested_method"));
+  }
   SLUICE_TRY(ReadShape(fields, matrix));
   SLUICE_TRY(ReadChecksums(fields, matrix, checksums));
   return matrix;
@@ -189,7 +197,7 @@ Status CheckNames(const LayerInfo& layer, std::set<std::string>& names) {
 
 }  // namespace
 
-Metadata FormatModelMetadata(const ModelDescription& description) {
+Metadata FormatModelMetadata(const ModelDescription& description, size_t length) {
   nlohmann::ordered_json json;
   json["layout"] = kLayoutName;
   json["layout_version"] = kLayoutVersion;
@@ -199,12 +207,14 @@ Metadata FormatModelMetadata(const ModelDescription& description) {
     json["layers"].push_back(LayerJson(description.layers[i], description.checksums[i]));
   }
   // Names from foreign containers may hold bytes that are not UTF-8.
-  const std::string text =
-      json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  std::string text = json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  if (text.size() < length) text.resize(length, ' ');
   return {{kFormatKey, kFormatValue},
           {kDescriptionKey, text},
           {kChecksumKey, DescriptionChecksum(text)}};
 }
+
+size_t DescriptionLength(const Metadata& metadata) { return metadata.at(kDescriptionKey).size(); }
 
 bool IsModelMetadata(const Metadata& metadata) {
   const auto format = metadata.find(kFormatKey);

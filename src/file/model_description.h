@@ -24,9 +24,12 @@ struct ModelDescription {
   std::vector<PerMatrix<PerPlane<uint64_t>>> checksums;
 };
 
-// The metadata of the file that `description` describes. The checksums have a fixed width: two
-// descriptions that differ only in them give equally long texts.
-Metadata FormatModelMetadata(const ModelDescription& description);
+// The metadata of the file that `description` describes, its text padded with spaces to `length`
+// bytes. The checksums have a fixed width: two descriptions that differ only in them give equally
+// long texts.
+Metadata FormatModelMetadata(const ModelDescription& description, size_t length = 0);
+// The length of that text.
+size_t DescriptionLength(const Metadata& metadata);
 
 // The inverse, for a file of any origin. The result has passed CheckModelDescription. Errors, which
 // lack the file's name: a file that is no packed model (kInvalidArgument); a layout, layout

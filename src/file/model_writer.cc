@@ -49,24 +49,28 @@ std::string LayoutText(const PackedLayout& layout, bool has_bias) {
 class ModelWriter::Impl {
  public:
   Impl(std::string path, ModelDescription description, std::vector<Slot> slots,
-       SafetensorsWriter writer)
+       SafetensorsWriter writer, size_t description_length)
       : path_(std::move(path)),
         description_(std::move(description)),
+        description_length_(description_length),
         slots_(std::move(slots)),
         writer_(std::move(writer)) {}
 
-  Status Add(size_t layer, Matrix matrix, const PackedMatrixView& packed);
+  Status Add(size_t layer, Matrix matrix, const PackedMatrixView& packed,
+             const std::string& method);
   Status Finish();
 
  private:
   std::string path_;
   ModelDescription description_;
+  size_t description_length_;
   std::vector<Slot> slots_;  // in file order
   SafetensorsWriter writer_;
   size_t next_ = 0;  // in slots_
 };
 
-Status ModelWriter::Impl::Add(size_t layer, Matrix matrix, const PackedMatrixView& packed) {
+Status ModelWriter::Impl::Add(size_t layer, Matrix matrix, const PackedMatrixView& packed,
+                              const std::string& method) {
   if (next_ == slots_.size()) {
     return Fail(ErrorCode::kInvalidArgument, "{}: layer {}, {} given, but all matrices are written",
                 path_, layer, Name(matrix));
@@ -93,6 +97,7 @@ Status ModelWriter::Impl::Add(size_t layer, Matrix matrix, const PackedMatrixVie
     SLUICE_TRY(writer_.Add(bytes));
     description_.checksums[slot.index][matrix][plane] = Checksum(bytes);
   }
+  if (!method.empty()) description_.layers[slot.index].matrices[matrix]->method = method;
   ++next_;
   return {};
 }
@@ -101,7 +106,7 @@ Status ModelWriter::Impl::Finish() {
   if (next_ < slots_.size()) {
     return Fail(ErrorCode::kInvalidArgument, "{}: {} is missing", path_, slots_[next_].name());
   }
-  SLUICE_TRY(writer_.ReplaceMetadata(FormatModelMetadata(description_)));
+  SLUICE_TRY(writer_.ReplaceMetadata(FormatModelMetadata(description_, description_length_)));
   return writer_.Finish();
 }
 
@@ -132,12 +137,13 @@ Expected<ModelWriter> ModelWriter::Create(const std::string& path, const std::st
   }
   SLUICE_ASSIGN(SafetensorsWriter writer,
                 SafetensorsWriter::Create(path, std::move(tensors), metadata));
-  return ModelWriter(
-      std::make_unique<Impl>(path, std::move(description), std::move(slots), std::move(writer)));
+  return ModelWriter(std::make_unique<Impl>(path, std::move(description), std::move(slots),
+                                            std::move(writer), DescriptionLength(metadata)));
 }
 
-Status ModelWriter::Add(size_t layer, Matrix matrix, const PackedMatrixView& packed) {
-  return impl_->Add(layer, matrix, packed);
+Status ModelWriter::Add(size_t layer, Matrix matrix, const PackedMatrixView& packed,
+                        const std::string& method) {
+  return impl_->Add(layer, matrix, packed, method);
 }
 
 Status ModelWriter::Finish() { return impl_->Finish(); }

@@ -23,8 +23,11 @@ class ModelWriter {
   ModelWriter(ModelWriter&&) noexcept;
   ~ModelWriter();
 
-  // The next matrix in file order: layer by layer, gate, up, down. Must match its description.
-  Status Add(size_t layer, Matrix matrix, const PackedMatrixView& packed);
+  // The next matrix in file order: layer by layer, gate, up, down. Must match its description, in
+  // which `method`, unless it is empty, takes the place of the method: that may turn out only when
+  // the matrix is quantized, and must not be a longer name.
+  Status Add(size_t layer, Matrix matrix, const PackedMatrixView& packed,
+             const std::string& method = {});
   // Errors if a matrix is missing. After it the file is there, whole.
   Status Finish();
 

@@ -110,7 +110,7 @@ class Table(support.CommandTest):
     def test_requested_and_stored_formats_sizes_and_errors(self):
         path = self.dir / "packed.safetensors"
         text = run("quantize", TINY, "-o", path, "--override", "2:down=qc8w").stdout
-        rows = re.findall(r"(?m)^  (gate|up|down) +(\S.*?)  +(\S+) +(\S+) +([\d.]+) .*%", text)
+        rows = re.findall(r"(?m)^  (gate|up|down) +(\S.*?)  +(\S+) +(\S+) +rtn +([\d.]+) .*%", text)
         self.assertEqual(
             [row[:4] for row in rows],
             [

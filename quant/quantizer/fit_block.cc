@@ -1,0 +1,211 @@
+#include "quant/quantizer/fit_block.h"
+
+#include <algorithm>
+#include <cassert>
+#include <functional>
+#include <utility>
+
+#include "quant/decoder/float_block.h"
+#include "quant/linalg/dense.h"
+#include "quant/linalg/matrix_product.h"
+#include "quant/quantizer/seen_activations.h"
+#include "src/base/status.h"
+#include "src/base/thread_pool.h"
+
+namespace sluice {
+namespace {
+
+constexpr size_t kHeldOutPart = 16;
+constexpr size_t kRowGrain = 64;
+
+// A view of the first rows · cols of `storage`, which grows if it must.
+MatrixView<float> Room(std::vector<float>& storage, size_t rows, size_t cols) {
+  if (storage.size() < rows * cols) storage.resize(rows * cols);
+  return {storage.data(), rows, cols};
+}
+
+void Copy(MatrixView<const float> from, MatrixView<float> to) {
+  for (size_t r = 0; r < from.rows; ++r) std::ranges::copy(from.row(r), to.row(r).begin());
+}
+
+// out = a − b.
+void Subtract(MatrixView<const float> a, MatrixView<const float> b, MatrixView<float> out) {
+  for (size_t r = 0; r < a.rows; ++r) {
+    std::ranges::transform(a.row(r), b.row(r), out.row(r).begin(), std::minus());
+  }
+}
+
+double SquareSum(MatrixView<const float> m) {
+  double sum = 0;
+  for (size_t r = 0; r < m.rows; ++r) {
+    for (const float v : m.row(r)) sum += static_cast<double>(v) * v;
+  }
+  return sum;
+}
+
+// Calls add(moments) for each that tokens of this purpose belong to.
+template <class Pair, class Fn>
+void ForPurpose(Purpose purpose, Pair& moments, Fn add) {
+  if (purpose != Purpose::kHeldOut) add(moments.fit);
+  if (purpose != Purpose::kFit) add(moments.held_out);
+}
+
+// Calls use(rows, purpose) for runs of tokens of one purpose.
+template <class Fn>
+void ForRuns(MatrixView<const float> x, Fn use) {
+  for (size_t begin = 0; begin < x.rows;) {
+    const Purpose purpose = PurposeOf(begin, x.rows);
+    size_t end = begin + 1;
+    while (end < x.rows && end - begin < BlockFitter::kMaxTokens &&
+           PurposeOf(end, x.rows) == purpose) {
+      ++end;
+    }
+    use(x.Rows(begin, end - begin), purpose);
+    begin = end;
+  }
+}
+
+}  // namespace
+
+Purpose PurposeOf(size_t token, size_t count) {
+  if (count < kHeldOutPart) return Purpose::kBoth;
+  const size_t piece = std::clamp<size_t>(count / (4 * kHeldOutPart), 1, 64);
+  return token / piece % kHeldOutPart == kHeldOutPart - 1 ? Purpose::kHeldOut : Purpose::kFit;
+}
+
+BlockFitter::BlockFitter(const FfnWeights& weights, const PerMatrix<WeightFormat>& formats,
+                         const BlockActivations& activations, const FitOptions& options,
+                         const ThreadPool* pool)
+    : weights_(weights),
+      formats_(formats),
+      activations_(activations),
+      options_(options),
+      pool_(pool) {
+  const LinearWeights& up = weights.matrices[Matrix::kUp];
+  inputs_ = {LossMoments::Zero(up.cols), LossMoments::Zero(up.cols)};
+  drift_ = LossMoments::Zero(up.cols);
+  rounded_.layer = weights.layer;
+  rounded_.activation = weights.activation;
+  rounded_.gated = weights.gated;
+}
+
+void BlockFitter::AddInputs(MatrixView<const float> x, MatrixView<const float> wanted,
+                            Purpose purpose) {
+  assert(x.rows <= kMaxTokens);
+  const MatrixView<float> seen = Room(x_, x.rows, x.cols);
+  Copy(x, seen);
+  RoundActivations(seen, activations_.input, pool_);
+  const MatrixView<float> difference = Room(difference_, x.rows, x.cols);
+  Subtract(wanted, seen, difference);
+  ForPurpose(purpose, inputs_, [&](LossMoments& moments) {
+    AddSecondMoments(seen, moments, pool_);
+    AddCrossMoments(difference, seen, moments.shift, pool_);
+  });
+  if (purpose != Purpose::kFit) AddSecondMoments(difference, drift_, pool_);
+}
+
+// The inputs' moments as those of gate or up: with y = W·wanted, R = −W·Σ (wanted − x)·xᵀ.
+void BlockFitter::Moved(Matrix m, const LossMoments& inputs, LossMoments& moments) const {
+  const MatrixView<const float> w = weights_.matrices[m].view();
+  moments = inputs;
+  moments.shift.assign(w.rows * w.cols, 0);
+  ParallelFor(pool_, w.rows, kRowGrain, [&](size_t begin, size_t end) {
+    Multiply(-1, w.Rows(begin, end - begin), Transpose::kNo, {inputs.shift.data(), w.cols, w.cols},
+             Transpose::kNo, 0, {moments.shift.data() + begin * w.cols, end - begin, w.cols});
+  });
+}
+
+Status BlockFitter::FitInput() {
+  for (LossMoments* moments : {&inputs_.fit, &inputs_.held_out, &drift_}) Mirror(*moments);
+  for (const Matrix m : {Matrix::kGate, Matrix::kUp}) {
+    if (m == Matrix::kGate && !weights_.gated) continue;
+    const MatrixView<const float> w = weights_.matrices[m].view();
+    Both moments;
+    Moved(m, inputs_.fit, moments.fit);
+    Moved(m, inputs_.held_out, moments.held_out);
+    const auto tokens = static_cast<double>(drift_.tokens);
+    moments.held_out.rest = tokens * MeanLoss(w, drift_, pool_);
+    SLUICE_TRY(FitOne(m, moments.fit, moments.held_out));
+  }
+  inputs_ = {};
+  drift_ = {};
+  const size_t d_ff = weights_.matrices[Matrix::kUp].rows;
+  hidden_ = {LossMoments::Zero(d_ff), LossMoments::Zero(d_ff)};
+  return {};
+}
+
+MatrixView<float> BlockFitter::RoundedHidden(MatrixView<const float> x) {
+  assert(x.rows <= kMaxTokens);
+  const MatrixView<float> seen = Room(x_, x.rows, x.cols);
+  Copy(x, seen);
+  RoundActivations(seen, activations_.input, pool_);
+  const size_t d_ff = weights_.matrices[Matrix::kUp].rows;
+  const MatrixView<float> hidden = Room(hidden_rows_, x.rows, d_ff);
+  BlockHidden(rounded_, seen, hidden, Room(scratch_, x.rows, d_ff), pool_);
+  RoundActivations(hidden, activations_.hidden, pool_);
+  return hidden;
+}
+
+void BlockFitter::AddHidden(MatrixView<const float> x, MatrixView<const float> y, Purpose purpose) {
+  const MatrixView<float> hidden = RoundedHidden(x);
+  const MatrixView<float> miss = Room(y_, y.rows, y.cols);
+  BlockOutput(weights_, hidden, miss, pool_);
+  Subtract(miss, y, miss);
+  ForPurpose(purpose, hidden_, [&](LossMoments& moments) {
+    AddSecondMoments(hidden, moments, pool_);
+    AddCrossMoments(miss, hidden, moments.shift, pool_);
+    moments.rest += SquareSum(miss);
+    moments.target += SquareSum(y);
+  });
+}
+
+Status BlockFitter::FitHidden() {
+  Mirror(hidden_.fit);
+  Mirror(hidden_.held_out);
+  SLUICE_TRY(FitOne(Matrix::kDown, hidden_.fit, hidden_.held_out));
+  hidden_ = {};
+  return {};
+}
+
+Status BlockFitter::FitOne(Matrix m, const LossMoments& fit, const LossMoments& held_out) {
+  const LinearWeights& weights = weights_.matrices[m];
+  auto result = FitMatrix(weights.view(), formats_[m], fit, held_out, options_, pool_);
+  if (!result) return FailIn(Name(m), result.error());
+  LinearWeights& rounded = rounded_.matrices[m];
+  rounded.rows = weights.rows;
+  rounded.cols = weights.cols;
+  rounded.bias = weights.bias;
+  rounded.weights = Dequantize(result->matrix);
+  fits_[m] = *std::move(result);
+  return {};
+}
+
+void BlockFitter::Forward(MatrixView<const float> x, MatrixView<float> y) {
+  BlockOutput(rounded_, RoundedHidden(x), y, pool_);
+}
+
+Expected<PerMatrix<std::optional<MatrixFit>>> FitCalibrated(const FfnWeights& weights,
+                                                            const PerMatrix<WeightFormat>& formats,
+                                                            const BlockActivations& activations,
+                                                            MatrixView<const float> x,
+                                                            const FitOptions& options,
+                                                            const ThreadPool* pool) {
+  BlockFitter fitter(weights, formats, activations, options, pool);
+  ForRuns(x, [&](MatrixView<const float> rows, Purpose purpose) {
+    fitter.AddInputs(rows, rows, purpose);
+  });
+  SLUICE_TRY(fitter.FitInput());
+  std::vector<float> hidden, scratch, y;
+  ForRuns(x, [&](MatrixView<const float> rows, Purpose purpose) {
+    const size_t d_ff = weights.matrices[Matrix::kUp].rows;
+    const MatrixView<float> exact = Room(hidden, rows.rows, d_ff);
+    const MatrixView<float> output = Room(y, rows.rows, x.cols);
+    BlockHidden(weights, rows, exact, Room(scratch, rows.rows, d_ff), pool);
+    BlockOutput(weights, exact, output, pool);
+    fitter.AddHidden(rows, output, purpose);
+  });
+  SLUICE_TRY(fitter.FitHidden());
+  return std::move(fitter.fits());
+}
+
+}  // namespace sluice
