@@ -68,7 +68,7 @@ class TokenFits : public LayerFits {
                                                      const std::vector<LayerInfo>& layers,
                                                      const ThreadPool& pool) {
     SLUICE_ASSIGN(Decoder decoder, Decoder::Open(settings.model, settings.config));
-    SLUICE_ASSIGN(Tokens tokens, ReadTokens(settings.tokens, decoder.vocabulary()));
+    SLUICE_ASSIGN(Tokens tokens, ReadTokens(settings.tokens, decoder));
     const std::string job = Job(settings, tokens, layers);
     auto fits =
         std::unique_ptr<TokenFits>(new TokenFits(std::move(decoder), std::move(tokens), pool));

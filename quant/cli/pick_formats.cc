@@ -54,7 +54,7 @@ std::string Why(const std::vector<MatrixOptions>& matrices, const FormatChoice& 
 
 Expected<PickedFormats> PickFormats(const PickSettings& settings, const ThreadPool& pool) {
   SLUICE_ASSIGN(const Decoder decoder, Decoder::Open(settings.model, settings.config));
-  SLUICE_ASSIGN(const Tokens tokens, ReadTokens(settings.tokens, decoder.vocabulary()));
+  SLUICE_ASSIGN(const Tokens tokens, ReadTokens(settings.tokens, decoder));
   Progress progress("measuring sensitivities", settings.quiet);
   SensitivityOptions options;
   options.formats = Candidates();

@@ -29,9 +29,9 @@ struct MatrixOptions {
 
 // One of these.
 struct FormatBudget {
-  std::optional<double> bits;     // per weight, over all matrices
-  std::optional<uint64_t> bytes;  // of all matrices
-  std::optional<double> loss;     // predicted: the fewest bytes with no more than this
+  std::optional<double> bits = {};     // per weight, over all matrices
+  std::optional<uint64_t> bytes = {};  // of all matrices
+  std::optional<double> loss = {};     // predicted: the fewest bytes with no more than this
 
   bool given() const { return bits || bytes || loss; }
 };

@@ -121,8 +121,6 @@ TEST(FitMatrix, EachMethodIsBetterThanTheOneBeforeOnCorrelatedInputs) {
     }
     EXPECT_LT(error.items[1], (int4 ? 0.92 : 0.995) * error.items[0]);
     EXPECT_LT(error.items[2], 0.55 * error.items[1]);
-    std::printf("%s %g %g %g\n", Name(format).c_str(), error.items[0], error.items[1],
-                error.items[2]);
   }
 }
 
