@@ -12,7 +12,8 @@ COMMANDS = ["quantize", "report", "eval", "capture", "inspect", "run", "unpack",
 # The synopsis that the command promises: every option of every subcommand.
 OPTIONS = {
     "quantize": "--output --weights --gate --up --down --override --layers --activations "
-    "--calibration --report --config --threads --strict --force --quiet",
+    "--calibration --report --config --threads --strict --force --quiet --method --tokens --text "
+    "--context --resume --bits --size --max-error",
     "report": "--calibration --json --html --config --backend --threads --quiet",
     "eval": "--tokens --text --context --json --config --threads --quiet",
     "capture": "--output --tokens --text --context --sample --seed --config --threads --quiet",

@@ -196,7 +196,7 @@ class Schemas(unittest.TestCase):
                 self.assertTrue(set(item["required"]) <= set(item["properties"]), path)
         self.assertEqual(
             sorted(p.name.split(".")[0] for p in support.SCHEMAS.iterdir()),
-            ["bench", "cpu", "inspect", "report"],
+            ["bench", "cpu", "eval", "inspect", "report"],
         )
 
     def test_a_wrong_document_is_rejected(self):
