@@ -51,7 +51,7 @@ inline size_t TileHeight(WeightFormat format, ActivationFormat x) {
   return x == ActivationFormat::kBlock ? kBlockTile : kRowTile;
 }
 
-// Calls Run<kStrips>(strip) for strips [strip, …) of the call, kS at a time, then half as many
+// Calls body(kS, first strip) for strips [strip, …) of the call, kS at a time, then half as many
 // while they are kFewest or more. Returns the first strip that is left.
 template <size_t kS, size_t kFewest, class Body>
 HWY_INLINE size_t ForStrips(const DotArgs& args, size_t strip, const Body& body) {

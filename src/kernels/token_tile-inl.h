@@ -29,8 +29,8 @@ inline constexpr size_t kPanelTokens = 48;
 
 // Asks memory, into the second-level cache, for what the next call will read: a kernel of many
 // tokens dwells on its weights, and memory would idle meanwhile. A tile asks in every 32 columns
-// for four lines of one strip and goes on by `step` bytes, so that requests spread over all of its
-// work. (Asked for all at once, the lines fill the line buffers, and the tiles wait behind them.)
+// for kLines lines of one strip and goes on by `step` bytes, so that requests spread over all of
+// its work. (Asked for all at once, the lines fill the line buffers, and the tiles wait behind them.)
 template <size_t kS>
 struct Ahead {
   const std::byte* at[kS];
@@ -67,7 +67,7 @@ struct TileStrips {
   Ahead<kS>* ahead;             // what to ask for meanwhile; may be null for packed weights
 };
 
-// For the strips' columns [begin, end) from strip `strip` of the call on, asked for `asks` times.
+// What the next call reads of the strips' columns, from strip `strip` on, asked for `asks` times.
 // Where the next call is unknown, lines of this strip again, which cost nothing.
 template <size_t kS>
 HWY_INLINE Ahead<kS> NextStrips(const DotArgs& args, size_t strip, const TileStrips<kS>& strips,
