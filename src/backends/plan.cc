@@ -23,8 +23,8 @@ constexpr double kParallelSeconds = 15e-6;
 constexpr size_t kPiecesPerThread = 4;
 // Of a CPU that does not tell: a Cortex-A76's.
 constexpr size_t kDefaultLevel2Bytes = size_t{512} << 10;
-// For a small cache. Unpacking a panel took 5 to 8 % of the time for 64 tokens, and takes as long for
-// fewer. This many has not been measured.
+// For a small cache. Unpacking a panel took 5 to 8 % of the time for 64 tokens, and takes as long
+// for fewer. This many has not been measured.
 constexpr size_t kMinChunkTokens = 24;
 
 size_t Grain(size_t pieces, size_t threads) {

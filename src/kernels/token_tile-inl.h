@@ -30,7 +30,8 @@ inline constexpr size_t kPanelTokens = 48;
 // Asks memory, into the second-level cache, for what the next call will read: a kernel of many
 // tokens dwells on its weights, and memory would idle meanwhile. A tile asks in every 32 columns
 // for kLines lines of one strip and goes on by `step` bytes, so that requests spread over all of
-// its work. (Asked for all at once, the lines fill the line buffers, and the tiles wait behind them.)
+// its work. (Asked for all at once, the lines fill the line buffers, and the tiles wait behind
+// them.)
 template <size_t kS>
 struct Ahead {
   const std::byte* at[kS];
