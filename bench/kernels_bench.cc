@@ -70,7 +70,7 @@ struct Activations {
       if (format == ActivationFormat::kRow) {
         kernels.quantize_row(x, kCols, v, s, o, rows.total_offset + t);
       } else {
-        kernels.quantize_blocks(x, kCols, v, s, o);
+        kernels.quantize_blocks({.x = x, .n = kCols, .values = v, .scales = s, .offsets = o});
       }
     }
   }
@@ -128,8 +128,11 @@ void Quantize(benchmark::State& state, const Kernels& kernels, ActivationFormat 
       kernels.quantize_row(x.floats.data(), kCols, x.values.data(), x.scales.data(),
                            x.offsets.data(), x.totals.data());
     } else {
-      kernels.quantize_blocks(x.floats.data(), kCols, x.values.data(), x.scales.data(),
-                              x.offsets.data());
+      kernels.quantize_blocks({.x = x.floats.data(),
+                               .n = kCols,
+                               .values = x.values.data(),
+                               .scales = x.scales.data(),
+                               .offsets = x.offsets.data()});
     }
     benchmark::ClobberMemory();
   }

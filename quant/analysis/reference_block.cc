@@ -37,7 +37,11 @@ class QuantizedToken {
   // False if a value is not finite.
   bool Quantize(const float* x, ActivationFormat format) {
     if (format == ActivationFormat::kBlock) {
-      return reference::QuantizeBlocks(x, n_, values_.data(), scales_.data(), offsets_.data());
+      return reference::QuantizeBlocks({.x = x,
+                                        .n = n_,
+                                        .values = values_.data(),
+                                        .scales = scales_.data(),
+                                        .offsets = offsets_.data()});
     }
     int32_t total = 0;
     const bool finite =

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <format>
@@ -30,8 +31,8 @@ std::string TimeLeft(Clock::duration passed, size_t done, size_t all) {
   constexpr auto kWorthSaying = std::chrono::seconds(3);
   if (passed < kWorthSaying || done == 0 || done >= all) return "";
   const double each = std::chrono::duration<double>(passed).count() / static_cast<double>(done);
-  const auto left = static_cast<unsigned long>(each * static_cast<double>(all - done) + 0.5);
-  constexpr unsigned long kMinute = 60;
+  const auto left = std::lround(each * static_cast<double>(all - done));
+  constexpr long kMinute = 60;
   return left < kMinute ? std::format(", {} s left", left)
                         : std::format(", {} min {} s left", left / kMinute, left % kMinute);
 }

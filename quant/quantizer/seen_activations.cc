@@ -32,8 +32,11 @@ struct Row {
 
 bool Quantize(const float* x, size_t n, ActivationFormat format, Row& row) {
   if (format == ActivationFormat::kBlock) {
-    return BestKernels().quantize_blocks(x, n, row.values.data(), row.scales.data(),
-                                         row.offsets.data());
+    return BestKernels().quantize_blocks({.x = x,
+                                          .n = n,
+                                          .values = row.values.data(),
+                                          .scales = row.scales.data(),
+                                          .offsets = row.offsets.data()});
   }
   float scale = 0;
   int32_t total = 0;

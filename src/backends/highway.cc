@@ -235,7 +235,8 @@ class KernelRunner final : public BlockRunner {
     float* scales = rows.scales + t * rows.scale_stride;
     int32_t* offsets = rows.offsets + t * rows.offset_stride;
     if (rows.format == ActivationFormat::kBlock) {
-      return kernels.quantize_blocks(x, rows.cols, values, scales, offsets);
+      return kernels.quantize_blocks(
+          {.x = x, .n = rows.cols, .values = values, .scales = scales, .offsets = offsets});
     }
     return kernels.quantize_row(x, rows.cols, values, scales, offsets, rows.total_offset + t);
   }
@@ -286,15 +287,13 @@ class KernelRunner final : public BlockRunner {
         std::min(kUnitStrips, block_.matrices[Matrix::kUp].layout.strips() - strip);
     ForEachChunk(tokens, scratch.x_tiles, chunk_tokens, [&](size_t first, size_t count) {
       DotGateUp(scratch, strip, strips, tokens, first, count, dots);
-      for (size_t t = 0; t < count; ++t) {
-        CombineUnit(kernels, scratch, row, strips, first + t, dots + t * kDotStride);
-      }
+      CombineUnit(kernels, scratch, row, strips, first, count, dots);
     });
   }
 
+  // The hidden vector's rows from `row` on, of `tokens` tokens from `token` on. Overwrites `dots`.
   void CombineUnit(const Kernels& kernels, const Scratch& scratch, size_t row, size_t strips,
-                   size_t token, const float* dots) const {
-    alignas(kAlignment) float h[kUnitRows];
+                   size_t token, size_t tokens, float* dots) const {
     const auto bias = [&](Matrix m) {
       const float* b = block_.matrices[m].bias;
       return b == nullptr ? nullptr : b + row;
@@ -306,18 +305,32 @@ class KernelRunner final : public BlockRunner {
     args.gate_bias = block_.gated ? bias(Matrix::kGate) : nullptr;
     args.up = block_.gated ? dots + strips * kStripRows : dots;
     args.up_bias = bias(Matrix::kUp);
-    args.out = quantize_now ? h : scratch.hidden_floats + token * HiddenStride() + row;
+    args.out = quantize_now ? dots : scratch.hidden_floats + token * HiddenStride() + row;
     args.n = std::min(kUnitRows, block_.d_ff - row);
+    args.tokens = tokens;
+    args.stride = kDotStride;
+    args.out_stride = quantize_now ? kDotStride : HiddenStride();
     if (!kernels.combine(args)) {
-      // Several threads may find the same token; all write the same.
-      std::atomic_ref(scratch.poisoned[token]).store(1, std::memory_order_relaxed);
+      for (size_t t = 0; t < tokens; ++t) {
+        if (kernels.all_finite(args.out + t * args.out_stride, args.n)) continue;
+        // Several threads may find the same token; all write the same.
+        std::atomic_ref(scratch.poisoned[token + t]).store(1, std::memory_order_relaxed);
+      }
     }
     if (!quantize_now) return;
     const ActivationRows& rows = scratch.hidden;
-    kernels.quantize_blocks(h, args.n, rows.values + token * rows.value_stride + row,
-                            rows.scales + token * rows.scale_stride + row / kUnitRows,
-                            rows.offsets + token * rows.offset_stride + row / kUnitRows);
-    if (row + kUnitRows >= block_.d_ff) ZeroTail(rows, token);
+    kernels.quantize_blocks({.x = dots,
+                             .n = args.n,
+                             .values = rows.values + token * rows.value_stride + row,
+                             .scales = rows.scales + token * rows.scale_stride + row / kUnitRows,
+                             .offsets = rows.offsets + token * rows.offset_stride + row / kUnitRows,
+                             .rows = tokens,
+                             .x_stride = kDotStride,
+                             .value_stride = rows.value_stride,
+                             .scale_stride = rows.scale_stride,
+                             .offset_stride = rows.offset_stride});
+    if (row + kUnitRows < block_.d_ff) return;
+    for (size_t t = token; t < token + tokens; ++t) ZeroTail(rows, t);
   }
 
   void DownStrips(const Kernels& kernels, const Scratch& scratch, const Pass& pass, size_t strip,
@@ -333,18 +346,19 @@ class KernelRunner final : public BlockRunner {
     finish.bias = down.bias == nullptr ? nullptr : down.bias + row;
     finish.n = std::min(strips * kStripRows, block_.d_model - row);
     finish.add_to_residual = pass.add_to_residual;
+    finish.row = dots;
+    finish.row_stride = kDotStride;
+    finish.y_stride = pass.y.stride;
     ForEachChunk(pass.x.rows, scratch.hidden_tiles, chunk_tokens, [&](size_t first, size_t count) {
       args.first_token = first;
       args.tokens = count;
       args.num_strips = 0;
       AddStrips(args, down, strip, strips, kMaxStrips);
       kernels.dot(args);
-      for (size_t t = 0; t < args.tokens; ++t) {
-        finish.row = dots + t * kDotStride;
-        finish.y = pass.y.data + (first + t) * pass.y.stride + row;
-        finish.poisoned = scratch.poisoned[first + t] != 0;
-        kernels.finish(finish);
-      }
+      finish.y = pass.y.data + first * pass.y.stride + row;
+      finish.poisoned = scratch.poisoned + first;
+      finish.tokens = count;
+      kernels.finish(finish);
     });
   }
 

@@ -70,8 +70,8 @@ class XnnpackRunner final : public BlockRunner {
     Scratch(std::byte* base, const XnnpackRunner& runner, size_t tokens);
     XnnRows x;
     XnnRows hidden;
-    PerMatrix<float*> products;   // [tokens, rows of the matrix]
-    uint8_t* poisoned = nullptr;  // [tokens]: x or the hidden vector is not finite
+    PerMatrix<float*> products;    // [tokens, rows of the matrix]
+    uint32_t* poisoned = nullptr;  // [tokens]: x or the hidden vector is not finite
     size_t bytes = 0;
   };
 
@@ -100,7 +100,7 @@ XnnpackRunner::Scratch::Scratch(std::byte* base, const XnnpackRunner& runner, si
   for (const Matrix m : kMatrices) {
     products[m] = carver.Take<float>(tokens * runner.block_.matrices[m].layout.rows);
   }
-  poisoned = carver.Take<uint8_t>(tokens);
+  poisoned = carver.Take<uint32_t>(tokens);
   bytes = carver.used();
 }
 
@@ -212,7 +212,7 @@ void XnnpackRunner::GateUp(const Pass& pass) const {
   Combine(tokens, scratch);
   // Only a fault of ours makes XNNPACK refuse here; NaN is loud where an assertion is not compiled.
   assert(done);
-  if (!done) std::fill_n(scratch.poisoned, tokens, uint8_t{1});
+  if (!done) std::fill_n(scratch.poisoned, tokens, 1u);
 }
 
 void XnnpackRunner::Down(const Pass& pass) const {
@@ -222,6 +222,7 @@ void XnnpackRunner::Down(const Pass& pass) const {
   const std::scoped_lock lock(mutex_);
   const bool done = Multiply(scratch.hidden, {Matrix::kDown}, tokens, scratch);
   assert(done);
+  constexpr static uint32_t kPoisoned = 1;
   ParallelFor(pool_, tokens, /*grain=*/1, [&](size_t token, size_t) {
     FinishArgs args;
     args.row = scratch.products[Matrix::kDown] + token * block_.d_model;
@@ -229,7 +230,7 @@ void XnnpackRunner::Down(const Pass& pass) const {
     args.y = pass.y.row(token).data();
     args.n = block_.d_model;
     args.add_to_residual = pass.add_to_residual;
-    args.poisoned = !done || scratch.poisoned[token] != 0;
+    args.poisoned = done ? scratch.poisoned + token : &kPoisoned;
     kernels_->finish(args);
   });
 }

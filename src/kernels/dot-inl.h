@@ -36,13 +36,12 @@ inline constexpr size_t kBlockTile = kVectors == 1   ? (NibbleDot::kCarries ? 6 
 inline constexpr size_t kRowTile = kVectors == 1 ? 6 : kBlockTile;
 template <class W>
 inline constexpr bool kManySums = kVectors == 1 && !W::Dot::kCarries;
-template <Mode kMode>
-inline constexpr size_t kTileTokens = kXBlocked<kMode> ? kBlockTile : kRowTile;
-template <class Packed, Mode kMode>
-inline constexpr TileShape kPanelShape = {
-    kTileTokens<kMode>, kVectors != 1                                          ? 1
-                        : !kXBlocked<kMode> && kManySums<PanelWeights<Packed>> ? 4
-                                                                               : 2};
+consteval size_t ModeHeight(Mode mode) { return XBlocked(mode) ? kBlockTile : kRowTile; }
+template <class Packed>
+consteval TileShape PanelShape(Mode mode) {
+  const bool square = !XBlocked(mode) && kManySums<PanelWeights<Packed>>;
+  return {ModeHeight(mode), kVectors != 1 ? size_t{1} : square ? size_t{4} : size_t{2}};
+}
 // From packed weights up to so many tokens take four strips, which are four streams of memory.
 inline constexpr size_t kLowTile = 4;
 
@@ -75,7 +74,7 @@ void RunRows(const DotArgs& args, size_t strip) {
 // Tiles of tokens from packed weights.
 template <class W, Mode kMode>
 size_t RunPacked(const DotArgs& args) {
-  constexpr size_t kT = kTileTokens<kMode>;
+  constexpr size_t kT = ModeHeight(kMode);
   constexpr size_t kLowest = LowestTile<kT>(2);
   size_t strip = 0;
   if constexpr (kManySums<W>) {
@@ -95,7 +94,7 @@ size_t RunPacked(const DotArgs& args) {
 // Many tokens over panels.
 template <class W, Mode kMode>
 size_t RunOverPanels(const DotArgs& args) {
-  constexpr TileShape kShape = kPanelShape<W, kMode>;
+  constexpr TileShape kShape = PanelShape<W>(kMode);
   constexpr size_t kFewest = HWY_MIN(kShape.strips, size_t{2});
   return ForStrips<kShape.strips, kFewest>(args, 0, [&](auto s, size_t at) SLUICE_LAMBDA {
     RunPanels<W, kMode, kShape.tokens, s>(args, at);
@@ -107,8 +106,7 @@ template <class W, Mode kMode>
 void RunQuantized(const DotArgs& args) {
   size_t strip = 0;
   if (args.tiles != nullptr) {
-    strip = args.tiles->tokens < kPanelTokens ? RunPacked<W, kMode>(args)
-                                              : RunOverPanels<W, kMode>(args);
+    strip = args.tokens < kPanelTokens ? RunPacked<W, kMode>(args) : RunOverPanels<W, kMode>(args);
   }
   if (strip < args.num_strips) RunRows<W, kMode>(args, strip);
 }

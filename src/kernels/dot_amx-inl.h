@@ -28,8 +28,9 @@ using AmxBytes = hn::FixedTag<int8_t, kLineBytes>;
 inline constexpr size_t kAmxTokens = 16;
 inline constexpr size_t kAmxK = 64;  // values of K in a tile
 
-// Tile registers: sums of two token groups × two strips, two groups of tokens, two strips.
-inline constexpr int kSums = 0;  // + 2 · group + strip
+// Tile registers: sums of two token groups × two strips, or of one group × four; two groups of
+// tokens, two strips.
+inline constexpr int kSums = 0;  // + 2 · group + strip, or + strip of four
 inline constexpr int kTokens = 4;
 inline constexpr int kWeights = 6;
 
@@ -52,7 +53,7 @@ HWY_INLINE void Configure(size_t first, size_t second) {
   };
   for (const int strip : {0, 1}) {
     set(kSums + strip, first);
-    set(kSums + 2 + strip, HWY_MAX(second, size_t{1}));
+    set(kSums + 2 + strip, second == 0 ? first : second);
     set(kWeights + strip, kAmxK / kTileK);
   }
   set(kTokens, first);
@@ -109,6 +110,19 @@ HWY_INLINE const void* WeightTile(const std::byte* strip, const PackedLayout& la
   return buffer;
 }
 
+// Bytes ahead of the weights of one group of tokens, per strip: they are read once, as fast as
+// memory gives them.
+inline constexpr size_t kAmxPrefetchBytes = 512;
+
+// Asks for the 64 columns of int8 weights that lie kAmxPrefetchBytes behind column k; behind the
+// strip's end lies, as a rule, what the next call reads.
+template <bool kInt4>
+HWY_INLINE void AskBehind(const std::byte* strip, size_t k) {
+  constexpr size_t kBytesPerK = kStripRows * (kInt4 ? 4 : 8) / 8;
+  const std::byte* from = strip + k * kBytesPerK + kAmxPrefetchBytes;
+  for (size_t i = 0; i < kAmxK * kBytesPerK; i += kLineBytes) __builtin_prefetch(from + i, 0, 3);
+}
+
 // Asks for 64 columns, from k on, of what the next call will read: a kernel of many tokens dwells
 // on its weights, and memory would idle meanwhile. (Into L2: L1 is full.)
 HWY_INLINE void AskAhead(const std::byte* next, const PackedLayout& layout, size_t k) {
@@ -142,7 +156,7 @@ HWY_INLINE void StoreSums(const DotArgs& args, size_t strip, size_t token, size_
   }
 }
 
-// kGroups groups of up to 16 tokens, `counts` each, times kStrips strips.
+// kGroups groups of up to 16 tokens, `counts` each, times kStrips strips: at most 4 tiles of sums.
 template <bool kInt4, int kGroups, int kStrips>
 void TileBlock(const DotArgs& args, size_t strip, size_t token, const size_t (&counts)[2]) {
   alignas(kAlignment) int8_t buffers[kStrips][kAmxK / kTileK * kLineBytes];
@@ -151,6 +165,17 @@ void TileBlock(const DotArgs& args, size_t strip, size_t token, const size_t (&c
   const int8_t* x = args.x->values + (args.first_token + token) * stride;
   UnrollTile<kGroups, kStrips>([](auto g, auto s) SLUICE_LAMBDA { TileZero<kSums + 2 * g + s>(); });
   for (size_t k = 0; k < args.layout.padded_cols(); k += kAmxK) {
+    if constexpr (kGroups == 1) {  // strip by strip: there are not registers for all
+      TileLoad<kTokens>(x + k, stride);
+      Unroll<kStrips>([&](auto s) SLUICE_LAMBDA {
+        AskBehind<kInt4>(args.weights[strip + s], k);
+        constexpr int kTile = kWeights + static_cast<int>(s % 2);
+        TileLoad<kTile>(WeightTile<kInt4>(args.weights[strip + s], args.layout, k, buffers[s]),
+                        kLineBytes);
+        TileDot<kSums + s, kTokens, kTile>();
+      });
+      continue;
+    }
     Unroll<kStrips>([&](auto s) SLUICE_LAMBDA {
       if (token == 0) AskAhead(args.next_weights[strip + s], args.layout, k);
       TileLoad<kWeights + s>(WeightTile<kInt4>(args.weights[strip + s], args.layout, k, buffers[s]),
@@ -176,6 +201,10 @@ void DotTiles(const DotArgs& args) {
     Configure(counts[0], counts[1]);
     const bool two = counts[1] != 0;
     size_t strip = 0;
+    // Four streams of memory.
+    for (; !two && strip + 4 <= args.num_strips; strip += 4) {
+      TileBlock<kInt4, 1, 4>(args, strip, token, counts);
+    }
     for (; strip + 2 <= args.num_strips; strip += 2) {
       two ? TileBlock<kInt4, 2, 2>(args, strip, token, counts)
           : TileBlock<kInt4, 1, 2>(args, strip, token, counts);

@@ -54,18 +54,23 @@ bool CombineCase(const CombineArgs& all) {
                           };
   // The largest magnitude as an integer: NaN and ∞ order above every finite value.
   auto max_bits = hn::Zero(di);
-  ForEachVector(d, args.n, [&](size_t i, size_t lanes) SLUICE_LAMBDA {
-    const V up = biased(args.up, args.up_bias, i, lanes);
-    V h;
-    if constexpr (kGated) {
-      h = hn::Mul(Activate<Fn>(d, biased(args.gate, args.gate_bias, i, lanes)), up);
-    } else {
-      h = Activate<Fn>(d, up);
-    }
-    StoreUpTo(d, h, args.out + i, lanes);
-    // Lanes beyond the end were loaded as 0 and hold act(0), which is finite.
-    max_bits = hn::Max(max_bits, hn::BitCast(di, hn::Abs(h)));
-  });
+  for (size_t t = 0; t < args.tokens; ++t) {
+    const float* up_row = args.up + t * args.stride;
+    const float* gate_row = args.gate + (kGated ? t * args.stride : 0);
+    float* out = args.out + t * args.out_stride;
+    ForEachVector(d, args.n, [&](size_t i, size_t lanes) SLUICE_LAMBDA {
+      const V up = biased(up_row, args.up_bias, i, lanes);
+      V h;
+      if constexpr (kGated) {
+        h = hn::Mul(Activate<Fn>(d, biased(gate_row, args.gate_bias, i, lanes)), up);
+      } else {
+        h = Activate<Fn>(d, up);
+      }
+      StoreUpTo(d, h, out + i, lanes);
+      // Lanes beyond the end were loaded as 0 and hold act(0), which is finite.
+      max_bits = hn::Max(max_bits, hn::BitCast(di, hn::Abs(h)));
+    });
+  }
   return hn::ReduceMax(di, max_bits) < 0x7F800000;
 }
 
@@ -98,21 +103,26 @@ inline bool Combine(const CombineArgs& args) {
   return false;
 }
 
-inline void Finish(const FinishArgs& args) {
+inline void Finish(const FinishArgs& all) {
   const hn::ScalableTag<float> d;
   const hn::RebindToUnsigned<decltype(d)> du;
+  const FinishArgs args = all;
   const auto nan = hn::BitCast(d, hn::Set(du, kCanonicalNan));
-  if (args.poisoned) {
-    ForEachVector(d, args.n,
-                  [&](size_t i, size_t lanes) HWY_ATTR { StoreUpTo(d, nan, args.y + i, lanes); });
-    return;
+  for (size_t t = 0; t < args.tokens; ++t) {
+    const float* row = args.row + t * args.row_stride;
+    float* y = args.y + t * args.y_stride;
+    if (args.poisoned != nullptr && args.poisoned[t] != 0) {
+      ForEachVector(d, args.n,
+                    [&](size_t i, size_t lanes) HWY_ATTR { StoreUpTo(d, nan, y + i, lanes); });
+      continue;
+    }
+    ForEachVector(d, args.n, [&](size_t i, size_t lanes) HWY_ATTR {
+      auto v = LoadUpTo(d, row + i, lanes);
+      if (args.bias != nullptr) v = hn::Add(v, LoadUpTo(d, args.bias + i, lanes));
+      if (args.add_to_residual) v = hn::Add(LoadUpTo(d, y + i, lanes), v);
+      StoreUpTo(d, hn::IfThenElse(hn::IsNaN(v), nan, v), y + i, lanes);
+    });
   }
-  ForEachVector(d, args.n, [&](size_t i, size_t lanes) HWY_ATTR {
-    auto v = LoadUpTo(d, args.row + i, lanes);
-    if (args.bias != nullptr) v = hn::Add(v, LoadUpTo(d, args.bias + i, lanes));
-    if (args.add_to_residual) v = hn::Add(LoadUpTo(d, args.y + i, lanes), v);
-    StoreUpTo(d, hn::IfThenElse(hn::IsNaN(v), nan, v), args.y + i, lanes);
-  });
 }
 
 }  // namespace sluice::HWY_NAMESPACE::SLUICE_VARIANT

@@ -105,20 +105,42 @@ struct CombineArgs {
   Activation activation = Activation::kSilu;
   const float* gate = nullptr;
   const float* up = nullptr;
-  const float* gate_bias = nullptr;  // null: none
+  const float* gate_bias = nullptr;  // null: none; the same for all tokens
   const float* up_bias = nullptr;
-  float* out = nullptr;
-  size_t n = 0;  // any; reads and writes no further
+  float* out = nullptr;  // may be `gate` or `up`
+  size_t n = 0;          // any; reads and writes no further
+  size_t tokens = 1;
+  size_t stride = 0;  // floats from a token's gate, or up, to the next token's
+  size_t out_stride = 0;
+};
+
+// Rows of n values each to int8, ceil(n / 32) blocks with a scale each; a last partial block is
+// padded with zeros. A block with a value that is not finite becomes zeros with scale 0.
+struct QuantizeArgs {
+  const float* x = nullptr;
+  size_t n = 0;
+  int8_t* values = nullptr;
+  float* scales = nullptr;
+  int32_t* offsets = nullptr;
+  size_t rows = 1;
+  size_t x_stride = 0;  // from a row's to the next row's
+  size_t value_stride = 0;
+  size_t scale_stride = 0;
+  size_t offset_stride = 0;
 };
 
 // y = row + bias, NaN made canonical; or y = y + (row + bias).
 struct FinishArgs {
   const float* row = nullptr;
-  const float* bias = nullptr;  // null: none
+  const float* bias = nullptr;  // null: none; the same for all tokens
   float* y = nullptr;
   size_t n = 0;
   bool add_to_residual = false;
-  bool poisoned = false;  // the token's x or hidden vector was not finite: the row is NaN
+  // [tokens], nonzero: the token's x or hidden vector was not finite, its row is NaN. Null: none.
+  const uint32_t* poisoned = nullptr;
+  size_t tokens = 1;
+  size_t row_stride = 0;
+  size_t y_stride = 0;
 };
 
 struct Kernels {
@@ -126,11 +148,9 @@ struct Kernels {
   // Computes with fused multiply-add, so that the contract's equality holds.
   bool exact = false;
 
-  // Quantizes n values as ceil(n / 32) blocks; a last partial block is padded with zeros. Returns
-  // whether all values are finite; a block with one that is not becomes zeros with scale 0.
-  bool (*quantize_blocks)(const float* x, size_t n, int8_t* values, float* scales,
-                          int32_t* offsets);
-  // The same with one scale for all n values.
+  // Returns whether all values are finite.
+  bool (*quantize_blocks)(const QuantizeArgs& args);
+  // The same for one row, with one scale for all n values.
   bool (*quantize_row)(const float* x, size_t n, int8_t* values, float* scale, int32_t* offsets,
                        int32_t* total_offset);
   // Whether all n values are finite: for vectors that stay unquantized.

@@ -85,8 +85,6 @@ void RunPanels(const DotArgs& args, size_t strip) {
     strips.layout = args.layout;
     strips.begin = begin;
     strips.end = HWY_MIN(begin + kCols, padded_cols);
-    strips.first = begin == 0;
-    strips.last = strips.end == padded_cols;
     for (size_t s = 0; s < kS; ++s) {
       UnpackStrip<Packed, kS>(args.weights[strip + s], begin, strips.end, panel + s * kLineBytes);
       strips.weights[s] = panel + s * kLineBytes;

@@ -210,13 +210,17 @@ float Activate(Activation activation, float x) {
   return x;
 }
 
-bool QuantizeBlocks(const float* x, size_t n, int8_t* values, float* scales, int32_t* offsets) {
+bool QuantizeBlocks(const QuantizeArgs& args) {
   bool finite = true;
-  for (size_t b = 0; b < DivCeil(n, kActivationBlock); ++b) {
-    const size_t begin = b * kActivationBlock;
-    finite &=
-        QuantizeGroup(x + begin, std::min(n - begin, kActivationBlock), values + begin, scales + b);
-    offsets[b] = Offset(values + begin);
+  for (size_t r = 0; r < args.rows; ++r) {
+    const float* x = args.x + r * args.x_stride;
+    int8_t* values = args.values + r * args.value_stride;
+    for (size_t b = 0; b < DivCeil(args.n, kActivationBlock); ++b) {
+      const size_t begin = b * kActivationBlock;
+      finite &= QuantizeGroup(x + begin, std::min(args.n - begin, kActivationBlock), values + begin,
+                              args.scales + r * args.scale_stride + b);
+      args.offsets[r * args.offset_stride + b] = Offset(values + begin);
+    }
   }
   return finite;
 }
@@ -248,28 +252,36 @@ void Dot(const DotArgs& args) {
 
 bool Combine(const CombineArgs& args) {
   bool finite = true;
-  for (size_t i = 0; i < args.n; ++i) {
-    const float up = args.up_bias == nullptr ? args.up[i] : args.up[i] + args.up_bias[i];
-    float h;
-    if (args.gate == nullptr) {
-      h = Activate(args.activation, up);
-    } else {
-      const float gate =
-          args.gate_bias == nullptr ? args.gate[i] : args.gate[i] + args.gate_bias[i];
-      h = Activate(args.activation, gate) * up;
+  const auto biased = [](const float* row, const float* bias, size_t i) {
+    return bias == nullptr ? row[i] : row[i] + bias[i];
+  };
+  for (size_t t = 0; t < args.tokens; ++t) {
+    for (size_t i = 0; i < args.n; ++i) {
+      const float up = biased(args.up + t * args.stride, args.up_bias, i);
+      float h;
+      if (args.gate == nullptr) {
+        h = Activate(args.activation, up);
+      } else {
+        h = Activate(args.activation, biased(args.gate + t * args.stride, args.gate_bias, i)) * up;
+      }
+      args.out[t * args.out_stride + i] = h;
+      finite &= IsFinite(h);
     }
-    args.out[i] = h;
-    finite &= IsFinite(h);
   }
   return finite;
 }
 
 void Finish(const FinishArgs& args) {
-  for (size_t i = 0; i < args.n; ++i) {
-    float v = args.bias == nullptr ? args.row[i] : args.row[i] + args.bias[i];
-    if (args.add_to_residual) v = args.y[i] + v;
-    if (args.poisoned || std::isnan(v)) v = std::bit_cast<float>(kCanonicalNan);
-    args.y[i] = v;
+  for (size_t t = 0; t < args.tokens; ++t) {
+    const float* row = args.row + t * args.row_stride;
+    float* y = args.y + t * args.y_stride;
+    const bool poisoned = args.poisoned != nullptr && args.poisoned[t] != 0;
+    for (size_t i = 0; i < args.n; ++i) {
+      float v = args.bias == nullptr ? row[i] : row[i] + args.bias[i];
+      if (args.add_to_residual) v = y[i] + v;
+      if (poisoned || std::isnan(v)) v = std::bit_cast<float>(kCanonicalNan);
+      y[i] = v;
+    }
   }
 }
 

@@ -11,7 +11,7 @@ namespace sluice::reference {
 float Activate(Activation activation, float x);
 
 // The operations of Kernels (src/kernels/kernels.h).
-bool QuantizeBlocks(const float* x, size_t n, int8_t* values, float* scales, int32_t* offsets);
+bool QuantizeBlocks(const QuantizeArgs& args);
 bool QuantizeRow(const float* x, size_t n, int8_t* values, float* scale, int32_t* offsets,
                  int32_t* total_offset);
 bool AllFinite(const float* x, size_t n);

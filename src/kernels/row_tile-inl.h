@@ -38,7 +38,7 @@ class RowTile {
     } else {
       Unroll<kC>([&](auto c) SLUICE_LAMBDA { acc[c] = hn::Zero(FloatTag()); });
       // Blocks of 32, the most common, without the loops that longer ones take.
-      if (kXBlocked<kMode> || args.layout.block() == kActivationBlock) {
+      if (XBlocked(kMode) || args.layout.block() == kActivationBlock) {
         Blocks<true>(p, args.layout, acc);
       } else {
         Blocks<false>(p, args.layout, acc);
@@ -166,10 +166,10 @@ class RowTile {
                               const Sums& sum, VF (&acc)[kC]) {
     const FloatTag df;
     VF x_scale = hn::Zero(df);
-    if constexpr (kXBlocked<kMode>) x_scale = hn::Set(df, p.x_scales[x_block]);
+    if constexpr (XBlocked(kMode)) x_scale = hn::Set(df, p.x_scales[x_block]);
     Unroll<kC>([&](auto c) SLUICE_LAMBDA {
       VF w_scale = hn::Zero(df);
-      if constexpr (kWeightsBlocked<kMode>) {
+      if constexpr (WeightsBlocked(kMode)) {
         w_scale = LoadScales<true>(p.scales[c / kVectors], weight_block, c % kVectors);
       }
       acc[c] = hn::MulAdd(hn::ConvertTo(df, W::Dot::End(sum[c])),

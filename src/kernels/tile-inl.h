@@ -17,11 +17,11 @@ enum class Mode {
   kXBlocked,       // acc = fma(s, x_scale, acc), blocks of 32; y = acc · w_scale
   kBothConstant,   // y = s · (w_scale · x_scale)
 };
-template <Mode kMode>
-inline constexpr bool kWeightsBlocked =
-    kMode == Mode::kBothBlocked || kMode == Mode::kWeightBlocked;
-template <Mode kMode>
-inline constexpr bool kXBlocked = kMode == Mode::kBothBlocked || kMode == Mode::kXBlocked;
+// (Functions of a value: clang-tidy takes what a variable template does with it for a C cast.)
+consteval bool WeightsBlocked(Mode mode) {
+  return mode == Mode::kBothBlocked || mode == Mode::kWeightBlocked;
+}
+consteval bool XBlocked(Mode mode) { return mode == Mode::kBothBlocked || mode == Mode::kXBlocked; }
 
 struct Int8Weights {
   using Dot = ByteDot;
@@ -67,7 +67,7 @@ HWY_INLINE VF BlockScale(VF w_scale, VF x_scale) {
   if constexpr (kMode == Mode::kBothBlocked) {
     return hn::Mul(w_scale, x_scale);
   } else {
-    return kWeightsBlocked<kMode> ? w_scale : x_scale;
+    return WeightsBlocked(kMode) ? w_scale : x_scale;
   }
 }
 

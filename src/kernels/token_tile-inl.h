@@ -61,11 +61,11 @@ struct TileStrips {
   PackedLayout layout;
   size_t begin;
   size_t end;
-  bool first;
-  bool last;
   const uint8_t* weights[kS];   // at column `begin`
   const std::byte* scales[kS];  // of the whole strips
   Ahead<kS>* ahead;             // what to ask for meanwhile; may be null for packed weights
+  bool first() const { return begin == 0; }
+  bool last() const { return end == layout.padded_cols(); }
 };
 
 // What the next call reads of the strips' columns, from strip `strip` on, asked for `asks` times.
@@ -108,7 +108,7 @@ class TokenTile {
   static HWY_NOINLINE void Run(const TileStrips<kS>& strips, const TileTokens& args) {
     if constexpr (kMode == Mode::kBothConstant) {
       Constant(strips, args);
-    } else if (kXBlocked<kMode> || strips.layout.block() == kActivationBlock) {
+    } else if (XBlocked(kMode) || strips.layout.block() == kActivationBlock) {
       Blocked<true>(strips, args);  // the most common, without the loops that longer blocks take
     } else {
       Blocked<false>(strips, args);
@@ -206,7 +206,7 @@ class TokenTile {
     const size_t blocks = kBlocksOf32 ? 1 : layout.block() / kActivationBlock;
     const size_t end = HWY_MIN(strips.end, layout.cols);
     float* out = args.out;
-    if (strips.first) {
+    if (strips.first()) {
       UnrollTile<kT, kC>([&](auto t, auto c) SLUICE_LAMBDA {
         hn::Store(hn::Zero(df), df, out + t * kDotStride + c * kLanes);
       });
@@ -232,7 +232,7 @@ class TokenTile {
       k += blocks * kActivationBlock;
       OpaquePointer(out);
     } while (k < end);
-    if (strips.last) Finish(strips, args);
+    if (strips.last()) Finish(strips, args);
   }
 
   // out = fma(float(s), scale, out).
@@ -241,12 +241,12 @@ class TokenTile {
     const FloatTag df;
     Unroll<kC>([&](auto c) SLUICE_LAMBDA {
       VF w_scale = hn::Zero(df);
-      if constexpr (kWeightsBlocked<kMode>) {
+      if constexpr (WeightsBlocked(kMode)) {
         w_scale = LoadScales<true>(strips.scales[c / kVectors], weight_block, c % kVectors);
       }
       Unroll<kT>([&](auto t) SLUICE_LAMBDA {
         VF x_scale = hn::Zero(df);
-        if constexpr (kXBlocked<kMode>) {
+        if constexpr (XBlocked(kMode)) {
           x_scale = hn::Set(df, block.template At<float>(kScalesAt, t));
         }
         VI s = Dot::End(sum[t][c]);
@@ -262,7 +262,7 @@ class TokenTile {
   // Integer sums of all columns; between panels they lie in the output, as bits.
   static HWY_INLINE void Constant(const TileStrips<kS>& strips, const TileTokens& args) {
     const FloatTag df;
-    if (strips.first) {
+    if (strips.first()) {
       for (size_t t = 0; t < kT; ++t) {
         const VI start = hn::Set(LaneTag(), Dot::kStart * args.total_offsets[t]);
         for (size_t c = 0; c < kC; ++c) {
@@ -285,7 +285,7 @@ class TokenTile {
     UnrollTile<kT, kC>([&](auto t, auto c) SLUICE_LAMBDA {
       hn::Store(hn::BitCast(df, Dot::End(sum[t][c])), df, args.out + t * kDotStride + c * kLanes);
     });
-    if (strips.last) Finish(strips, args);
+    if (strips.last()) Finish(strips, args);
   }
 
   // Applies the scales that are constant along K.
@@ -375,8 +375,6 @@ void RunPackedStrips(const DotArgs& args, size_t strip) {
   strips.layout = args.layout;
   strips.begin = 0;
   strips.end = args.layout.padded_cols();
-  strips.first = true;
-  strips.last = true;
   for (size_t s = 0; s < kS; ++s) {
     strips.weights[s] = reinterpret_cast<const uint8_t*>(args.weights[strip + s]);
     strips.scales[s] = args.scales[strip + s];

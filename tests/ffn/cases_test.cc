@@ -38,7 +38,8 @@ std::vector<float> Multiply(const Kernels& kernels, const QuantizedMatrix& matri
     if (format == ActivationFormat::kRow) {
       kernels.quantize_row(x.data(), matrix.cols, v, s, o, rows.total_offset + t);
     } else {
-      kernels.quantize_blocks(x.data(), matrix.cols, v, s, o);
+      kernels.quantize_blocks(
+          {.x = x.data(), .n = matrix.cols, .values = v, .scales = s, .offsets = o});
     }
   }
   DotArgs args;

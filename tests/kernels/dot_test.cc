@@ -58,7 +58,8 @@ class Rows {
       if (format == ActivationFormat::kRow) {
         reference::QuantizeRow(x, cols, values, scales, offsets, rows_.total_offset + t);
       } else {
-        reference::QuantizeBlocks(x, cols, values, scales, offsets);
+        reference::QuantizeBlocks(
+            {.x = x, .n = cols, .values = values, .scales = scales, .offsets = offsets});
       }
     }
   }

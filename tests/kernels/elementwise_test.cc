@@ -59,6 +59,68 @@ TEST(Combine, EqualsReferenceOnEveryTarget) {
   }
 }
 
+std::vector<float> ZeroForNan(std::vector<float> v) {
+  for (float& value : v) {
+    if (std::isnan(value)) value = 0.0f;
+  }
+  return v;
+}
+
+// As a block does it: gate and up side by side in a token's row, and the result over the gate.
+TEST(Combine, TokensInPlaceEqualReference) {
+  Random random;
+  constexpr size_t kTokens = 5;
+  constexpr size_t kUpAt = 32;
+  for (const size_t n : {1, 15, 17, 32}) {
+    std::vector<float> rows = test::RandomVector(random, kTokens * kDotStride, 4.0f);
+    const std::vector<float> bias = test::RandomVector(random, n);
+    for (size_t t = 0; t < kTokens; ++t) {  // what lies behind is not read
+      for (size_t i = n; i < kUpAt; ++i) {
+        rows[t * kDotStride + i] = kNan;
+        rows[t * kDotStride + kUpAt + i] = kNan;
+      }
+    }
+    for (const float* b : {static_cast<const float*>(nullptr), bias.data()}) {
+      std::vector<float> want = rows;
+      for (size_t t = 0; t < kTokens; ++t) {
+        float* row = want.data() + t * kDotStride;
+        reference::Combine(
+            {.gate = row, .up = row + kUpAt, .gate_bias = b, .up_bias = b, .out = row, .n = n});
+      }
+      for (const Kernels* kernels : AttainableKernels()) {
+        std::vector<float> got = rows;
+        EXPECT_TRUE(kernels->combine({.gate = got.data(),
+                                      .up = got.data() + kUpAt,
+                                      .gate_bias = b,
+                                      .up_bias = b,
+                                      .out = got.data(),
+                                      .n = n,
+                                      .tokens = kTokens,
+                                      .stride = kDotStride,
+                                      .out_stride = kDotStride}))
+            << kernels->target;
+        for (size_t i = 0; i < got.size(); ++i) {
+          EXPECT_EQ(std::isnan(got[i]), std::isnan(want[i])) << kernels->target << " n=" << n;
+          if (std::isnan(want[i])) got[i] = 0.0f;
+        }
+        EXPECT_TRUE(Agrees(*kernels, got, ZeroForNan(want))) << kernels->target << " n=" << n;
+      }
+    }
+    rows[(kTokens - 1) * kDotStride + kUpAt] = kInfinity;
+    for (const Kernels* kernels : AttainableKernels()) {
+      std::vector<float> got = rows;
+      EXPECT_FALSE(kernels->combine({.gate = got.data(),
+                                     .up = got.data() + kUpAt,
+                                     .out = got.data(),
+                                     .n = n,
+                                     .tokens = kTokens,
+                                     .stride = kDotStride,
+                                     .out_stride = kDotStride}))
+          << kernels->target;
+    }
+  }
+}
+
 TEST(Combine, ReportsWhatIsNotFinite) {
   for (const Kernels* kernels : AttainableKernels()) {
     for (const size_t n : kSizes) {
@@ -113,8 +175,13 @@ TEST(Finish, EqualsReferenceAndWritesNoFurther) {
         for (const bool poisoned : {true, false}) {
           const auto run = [&](const Kernels& kernels) {
             std::vector<float> y = residual;
-            kernels.finish(
-                {row.data(), with_bias ? bias.data() : nullptr, y.data(), n, add, poisoned});
+            const uint32_t nan_token = 1;
+            kernels.finish({.row = row.data(),
+                            .bias = with_bias ? bias.data() : nullptr,
+                            .y = y.data(),
+                            .n = n,
+                            .add_to_residual = add,
+                            .poisoned = poisoned ? &nan_token : nullptr});
             return y;
           };
           const std::vector<float> want = run(reference::ReferenceKernels());
@@ -131,6 +198,40 @@ TEST(Finish, EqualsReferenceAndWritesNoFurther) {
           }
         }
       }
+    }
+  }
+}
+
+TEST(Finish, TokensEqualReferenceTokenByToken) {
+  Random random;
+  const std::vector<uint32_t> poisoned = {0, 1, 0, 0, 7};
+  const size_t tokens = poisoned.size();
+  for (const size_t n : {1, 17, 64}) {
+    const size_t y_stride = n + 5;
+    const std::vector<float> rows = test::RandomVector(random, tokens * kDotStride);
+    const std::vector<float> bias = test::RandomVector(random, n);
+    const std::vector<float> residual = test::RandomVector(random, tokens * y_stride);
+    std::vector<float> want = residual;
+    for (size_t t = 0; t < tokens; ++t) {
+      reference::Finish({.row = rows.data() + t * kDotStride,
+                         .bias = bias.data(),
+                         .y = want.data() + t * y_stride,
+                         .n = n,
+                         .add_to_residual = true,
+                         .poisoned = &poisoned[t]});
+    }
+    for (const Kernels* kernels : AttainableKernels()) {
+      std::vector<float> got = residual;
+      kernels->finish({.row = rows.data(),
+                       .bias = bias.data(),
+                       .y = got.data(),
+                       .n = n,
+                       .add_to_residual = true,
+                       .poisoned = poisoned.data(),
+                       .tokens = tokens,
+                       .row_stride = kDotStride,
+                       .y_stride = y_stride});
+      EXPECT_LT(test::FirstDifference(got, want), 0) << kernels->target << " n=" << n;
     }
   }
 }

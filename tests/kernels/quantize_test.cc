@@ -26,6 +26,7 @@ struct Quantized {
   friend bool operator==(const Quantized&, const Quantized&) = default;
 };
 
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr int8_t kUntouched = 99;
 
 Quantized Blocks(const Kernels& kernels, const float* x, size_t n) {
@@ -34,7 +35,11 @@ Quantized Blocks(const Kernels& kernels, const float* x, size_t n) {
   q.values.assign(blocks * kActivationBlock + 1, kUntouched);
   q.scales.assign(blocks, -1.0f);
   q.offsets.assign(blocks, -1);
-  q.finite = kernels.quantize_blocks(x, n, q.values.data(), q.scales.data(), q.offsets.data());
+  q.finite = kernels.quantize_blocks({.x = x,
+                                      .n = n,
+                                      .values = q.values.data(),
+                                      .scales = q.scales.data(),
+                                      .offsets = q.offsets.data()});
   return q;
 }
 
@@ -63,6 +68,53 @@ TEST(Quantize, EqualsReferenceOnEveryTarget) {
     for (const Kernels* kernels : AttainableKernels()) {
       EXPECT_EQ(Blocks(*kernels, x, n), blocks) << kernels->target << " n=" << n;
       EXPECT_EQ(Row(*kernels, x, n), row) << kernels->target << " n=" << n;
+    }
+  }
+}
+
+// Many rows in one call are what each is by itself, whatever lies between them, and one that is not
+// finite spoils no neighbour.
+TEST(Quantize, RowsOfOneCallEqualRowsAlone) {
+  Random random;
+  for (const size_t n : {1, 31, 32, 33, 172}) {
+    for (const size_t rows : {1, 2, 15, 16, 17, 33, 128}) {
+      const size_t blocks = DivCeil(n, kActivationBlock);
+      const size_t stride = n + 3;
+      const size_t value_stride = blocks * kActivationBlock + 4;
+      std::vector<float> x = test::RandomVector(random, rows * stride, 3.0f);
+      for (size_t r = 0; r < rows; ++r) x[r * stride + n] = kNan;
+      for (const bool spoilt : {false, true}) {
+        if (spoilt) x[rows / 2 * stride + n / 2] = kNan;
+        for (const Kernels* kernels : AttainableKernels()) {
+          std::vector<int8_t> values(rows * value_stride, kUntouched);
+          std::vector<float> scales(rows * (blocks + 1), -1.0f);
+          std::vector<int32_t> offsets(rows * (blocks + 2), -1);
+          EXPECT_EQ(kernels->quantize_blocks({.x = x.data(),
+                                              .n = n,
+                                              .values = values.data(),
+                                              .scales = scales.data(),
+                                              .offsets = offsets.data(),
+                                              .rows = rows,
+                                              .x_stride = stride,
+                                              .value_stride = value_stride,
+                                              .scale_stride = blocks + 1,
+                                              .offset_stride = blocks + 2}),
+                    !spoilt);
+          for (size_t r = 0; r < rows; ++r) {
+            Quantized got;
+            const auto part = [&](const auto& all, size_t step, size_t count) {
+              return std::vector(all.begin() + static_cast<ptrdiff_t>(r * step),
+                                 all.begin() + static_cast<ptrdiff_t>(r * step + count));
+            };
+            got.values = part(values, value_stride, blocks * kActivationBlock + 1);
+            got.scales = part(scales, blocks + 1, blocks);
+            got.offsets = part(offsets, blocks + 2, blocks);
+            got.finite = !spoilt || r != rows / 2;
+            EXPECT_EQ(got, Blocks(reference::ReferenceKernels(), x.data() + r * stride, n))
+                << kernels->target << " n=" << n << " row " << r << " of " << rows;
+          }
+        }
+      }
     }
   }
 }

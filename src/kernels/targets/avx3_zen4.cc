@@ -1,6 +1,24 @@
-// Kernels for AVX3_ZEN4.
-#define SLUICE_HWY_TARGET HWY_AVX3_ZEN4
-#define SLUICE_VARIANT plain
-#define SLUICE_TARGET_NAME "AVX3_ZEN4"
+// Kernels for AVX3_ZEN4: those of AVX3_DL under the name of the CPU. What this target adds is BF16
+// products, which round where the contract does not; compiled by itself it came out as the same
+// instructions in another order.
+#include "src/kernels/kernels.h"
 
-#include "src/kernels/kernel_set-inl.h"
+namespace sluice {
+
+namespace N_AVX3_DL::plain {
+const Kernels& GetKernels();
+}
+
+namespace N_AVX3_ZEN4::plain {
+
+const Kernels& GetKernels() {
+  static const Kernels kernels = [] {
+    Kernels k = N_AVX3_DL::plain::GetKernels();
+    k.target = "AVX3_ZEN4";
+    return k;
+  }();
+  return kernels;
+}
+
+}  // namespace N_AVX3_ZEN4::plain
+}  // namespace sluice
