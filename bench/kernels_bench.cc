@@ -90,6 +90,7 @@ void Dot(benchmark::State& state, const Kernels& kernels, WeightFormat format,
   std::vector<std::byte> tile_data(TilesBytes(tokens, x.rows));
   const ActivationTiles tiles = {
       .height = tokens < 2 ? 0 : kernels.tile_height(format, activations),
+      .columns = kernels.tile_columns,
       .tokens = tokens,
       .blocks = x.rows.offset_stride,
       .data = tile_data.data()};

@@ -51,9 +51,10 @@ ActivationRows CarveRows(Carver& carver, ActivationFormat format, size_t tokens,
 }
 
 ActivationTiles CarveTiles(Carver& carver, const ActivationRows& rows, size_t tokens,
-                           size_t height) {
-  ActivationTiles tiles = {.height = height, .tokens = tokens, .blocks = rows.offset_stride};
-  if (height != 0) tiles.data = carver.Take<std::byte>(TilesBytes(tokens, rows));
+                           ActivationTiles tiles) {
+  tiles.tokens = tokens;
+  tiles.blocks = rows.offset_stride;
+  if (tiles.height != 0) tiles.data = carver.Take<std::byte>(TilesBytes(tokens, rows));
   return tiles;
 }
 
@@ -182,17 +183,21 @@ class KernelRunner final : public BlockRunner {
                      .weight_bytes = weight_bytes_,
                      .level2_bytes = Level2CacheBytes()});
   }
-  // Of the tiles that matrices want of the activations that they share; 0: they read rows.
-  size_t TileHeight(std::initializer_list<Matrix> matrices, ActivationFormat x,
-                    size_t tokens) const {
-    size_t height = 0;
+  // The tiles that matrices want of the activations that they share; of height 0: they read rows.
+  ActivationTiles TilesFor(std::initializer_list<Matrix> matrices, ActivationFormat x,
+                           size_t tokens) const {
+    ActivationTiles tiles;
     for (const Matrix m : matrices) {
       if (tokens < 2 || (m == Matrix::kGate && !block_.gated)) continue;
-      const size_t wanted = KernelsFor(m, tokens).tile_height(block_.matrices[m].layout.format, x);
-      assert(height == 0 || wanted == 0 || height == wanted);
-      height = std::max(height, wanted);
+      const Kernels& kernels = KernelsFor(m, tokens);
+      const size_t wanted = kernels.tile_height(block_.matrices[m].layout.format, x);
+      if (wanted == 0) continue;
+      assert(tiles.height == 0 ||
+             (tiles.height == wanted && tiles.columns == kernels.tile_columns));
+      tiles.height = wanted;
+      tiles.columns = kernels.tile_columns;
     }
-    return height;
+    return tiles;
   }
   static const ActivationTiles* OrNull(const ActivationTiles& tiles) {
     return tiles.height == 0 ? nullptr : &tiles;
@@ -213,10 +218,10 @@ class KernelRunner final : public BlockRunner {
     scratch.poisoned = carver.Take<uint32_t>(tokens);
     scratch.x = CarveRows(carver, block_.input, tokens, block_.d_model);
     scratch.x_tiles = CarveTiles(carver, scratch.x, tokens,
-                                 TileHeight({Matrix::kGate, Matrix::kUp}, block_.input, tokens));
+                                 TilesFor({Matrix::kGate, Matrix::kUp}, block_.input, tokens));
     scratch.hidden = CarveRows(carver, block_.hidden, tokens, block_.d_ff);
     scratch.hidden_tiles = CarveTiles(carver, scratch.hidden, tokens,
-                                      TileHeight({Matrix::kDown}, block_.hidden, tokens));
+                                      TilesFor({Matrix::kDown}, block_.hidden, tokens));
     if (block_.hidden != ActivationFormat::kBlock) {
       scratch.hidden_floats = carver.Take<float>(tokens * HiddenStride());
       scratch.hidden.floats = scratch.hidden_floats;

@@ -19,9 +19,14 @@ void PackTile(const ActivationRows& rows, const ActivationTiles& tiles, size_t t
     for (size_t t = 0; t < tokens; ++t) {
       const size_t row = begin + t;
       const int8_t* values = rows.values + row * rows.value_stride + b * kActivationBlock;
-      for (size_t step = 0; step < kActivationBlock / kTileK; ++step) {
-        std::memcpy(block + (step * tokens + t) * kTileK, values + step * kTileK, kTileK);
-      }
+      // (Copies of a length known here are moves; others are calls.)
+      const auto copy = [&]<size_t kColumns>() {
+        for (size_t step = 0; step < kActivationBlock / kColumns; ++step) {
+          std::memcpy(block + (step * tokens + t) * kColumns, values + step * kColumns, kColumns);
+        }
+      };
+      tiles.columns == kTileK ? copy.template operator()<kTileK>()
+                              : copy.template operator()<2 * kTileK>();
       if (rows.format == ActivationFormat::kBlock) {
         std::memcpy(scales + t * sizeof(float), rows.scales + row * rows.scale_stride + b,
                     sizeof(float));

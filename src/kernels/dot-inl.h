@@ -5,6 +5,9 @@
 #include "src/kernels/activation_tiles.h"
 #include "src/kernels/float_tile-inl.h"
 #include "src/kernels/kernels.h"
+#ifdef SLUICE_DOT4_SDOT
+#include "src/kernels/lane_tile-inl.h"
+#endif
 #include "src/kernels/panel-inl.h"
 #include "src/kernels/row_tile-inl.h"
 #include "src/kernels/target-inl.h"
@@ -47,6 +50,9 @@ inline constexpr size_t kLowTile = 4;
 
 inline size_t TileHeight(WeightFormat format, ActivationFormat x) {
   if (!format.quantized()) return 0;
+#ifdef SLUICE_DOT4_SDOT
+  return kLaneTile;
+#endif
   return x == ActivationFormat::kBlock ? kBlockTile : kRowTile;
 }
 
@@ -104,11 +110,17 @@ size_t RunOverPanels(const DotArgs& args) {
 // One token from rows; more in tiles. (A strip that is left over is not worth tiles of its own.)
 template <class W, Mode kMode>
 void RunQuantized(const DotArgs& args) {
+#if defined(SLUICE_DOT4_SMMLA)  // rows are NEON_DOTPROD's
+  RunLaneTiles<W, kMode>(args);
+#elif defined(SLUICE_DOT4_SDOT)
+  return args.tiles != nullptr ? RunLaneTiles<W, kMode>(args) : RunRows<W, kMode>(args, 0);
+#else
   size_t strip = 0;
   if (args.tiles != nullptr) {
     strip = args.tokens < kPanelTokens ? RunPacked<W, kMode>(args) : RunOverPanels<W, kMode>(args);
   }
   if (strip < args.num_strips) RunRows<W, kMode>(args, strip);
+#endif
 }
 
 template <class W>

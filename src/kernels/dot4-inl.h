@@ -7,12 +7,15 @@
 //
 //   s = Dot::Begin(start);   { 8 × s = Dot::Add(s, w, x);   s = Dot::Carry(s); } …;   Dot::End(s)
 //
-// The sums start at kStart · (−8 · Σx).
+// The sums start at kStart · (−8 · Σx). What Add takes for x is the class's own too: of the step-th
+// four activations of 32, Dot::Row32::Four<step>() or Dot::Four<step>(address). Steps come in
+// ascending order.
 #ifndef SLUICE_SRC_KERNELS_DOT4_INL_H_
 #define SLUICE_SRC_KERNELS_DOT4_INL_H_
 
 #include <cstring>
 
+#include "hwy/cache_control.h"
 #include "src/kernels/kernels.h"
 #include "src/kernels/target-inl.h"
 
@@ -51,10 +54,28 @@ HWY_INLINE void OpaquePointer([[maybe_unused]] T*& p) {
 #endif
 }
 
+// What is read behind the pointer from here on is read after the vector is computed, as far as the
+// compiler is concerned; the CPU sees no difference.
+template <class V, class T>
+HWY_INLINE void ReadAfter([[maybe_unused]] V& v, [[maybe_unused]] T*& p) {
+#if HWY_COMPILER_GCC_ACTUAL && HWY_ARCH_ARM_A64
+  asm("" : "+w"(v), "+r"(p));
+#endif
+}
+
 // No memory is read before this that is read after it in the text.
 HWY_INLINE void CompilerBarrier() {
 #if HWY_COMPILER_GCC_ACTUAL
   asm volatile("" ::: "memory");
+#endif
+}
+
+// Asks memory for a line.
+HWY_INLINE void PrefetchLine(const void* p) {
+#if HWY_ARCH_X86
+  hwy::Prefetch(static_cast<const uint8_t*>(p));
+#else  // GCC 14 sees that Highway's function does nothing it knows of, and drops the call.
+  __builtin_prefetch(p);
 #endif
 }
 
@@ -74,8 +95,27 @@ inline constexpr bool kOneInstruction = true;
 inline constexpr bool kOneInstruction = false;
 #endif
 
+// Columns of a token side by side in ActivationTiles.
+#ifdef SLUICE_DOT4_SMMLA
+inline constexpr size_t kDotColumns = 8;
+#else
+inline constexpr size_t kDotColumns = kTileK;
+#endif
+
 // What most classes are: one register of sums. Members that differ are declared anew.
 struct PlainSums {
+  // Activations as they lie in memory.
+  template <size_t kStep>
+  static HWY_INLINE VI Four(const int8_t* x) {
+    return BroadcastFour(x);
+  }
+  struct Row32 {
+    const int8_t* x;
+    template <size_t kStep>
+    HWY_INLINE VI Four() const {
+      return BroadcastFour(x + kStep * kTileK);
+    }
+  };
   static constexpr int kStart = 0;
   static constexpr bool kCarries = false;  // Carry does something
   static constexpr size_t kXBytes = 1;     // of an activation
@@ -84,6 +124,7 @@ struct PlainSums {
   static HWY_INLINE Sum Carry(Sum sum) { return sum; }
   static HWY_INLINE VI End(Sum sum) { return sum; }
   static HWY_INLINE void Pin(Sum& sum) { PinRegister(sum); }
+  static HWY_INLINE void ReadAfterSum(Sum& sum, const uint8_t*& p) { ReadAfter(sum.raw, p); }
   static HWY_INLINE VU8 Prepare(VU8 w) { return w; }
 };
 
@@ -110,9 +151,23 @@ using PanelByteDot = ByteDot;
 
 #elif defined(SLUICE_DOT4_SDOT)
 
+// SDOT takes four activations from a lane: 32 of them are two registers, and none is broadcast.
 struct ByteDot : PlainSums {
-  static HWY_INLINE Sum Add(Sum sum, VU8 w, VI x) {
-    return VI(vdotq_s32(sum.raw, vreinterpretq_s8_u8(w.raw), vreinterpretq_s8_s32(x.raw)));
+  template <int kLane>
+  struct Lane {
+    int8x16_t x;
+  };
+  struct Row32 {
+    explicit HWY_INLINE Row32(const int8_t* x) : halves{vld1q_s8(x), vld1q_s8(x + 16)} {}
+    template <size_t kStep>
+    HWY_INLINE Lane<kStep % 4> Four() const {
+      return {halves[kStep / 4]};
+    }
+    int8x16_t halves[2];
+  };
+  template <int kLane>
+  static HWY_INLINE Sum Add(Sum sum, VU8 w, Lane<kLane> x) {
+    return VI(vdotq_laneq_s32(sum.raw, vreinterpretq_s8_u8(w.raw), x.x, kLane));
   }
 };
 struct NibbleDot : ByteDot {
@@ -177,6 +232,107 @@ struct PanelByteDot : PlainSums {
     return sum;
   }
 };
+
+#elif HWY_ARCH_ARM_A64
+
+// SMULL and SMLAL multiply eight bytes and add the products to words of 16 bits: of a step, the
+// four columns of rows 0 and 1 to the low words, of rows 2 and 3 to the high ones.
+struct WordDot : PlainSums {
+  template <size_t kStep>
+  struct Step {
+    int8x16_t x;
+  };
+  template <size_t kStep>
+  static HWY_INLINE Step<kStep> Four(const int8_t* x) {
+    return {vreinterpretq_s8_s32(BroadcastFour(x).raw)};
+  }
+  struct Row32 {
+    const int8_t* x;
+    template <size_t kStep>
+    HWY_INLINE Step<kStep> Four() const {
+      return WordDot::Four<kStep>(x + kStep * kTileK);
+    }
+  };
+  struct Words {
+    int16x8_t low;
+    int16x8_t high;
+  };
+  static HWY_INLINE Words Multiply(int8x16_t w, int8x16_t x) {
+    return {vmull_s8(vget_low_s8(w), vget_low_s8(x)), vmull_high_s8(w, x)};
+  }
+  template <class Sum>
+  static HWY_INLINE void ReadAfterSum(Sum& sum, const uint8_t*& p) {
+    ReadAfter(sum.words.low, p);
+  }
+  static HWY_INLINE Words MultiplyAdd(Words sum, int8x16_t w, int8x16_t x) {
+    return {vmlal_s8(sum.low, vget_low_s8(w), vget_low_s8(x)), vmlal_high_s8(sum.high, w, x)};
+  }
+};
+
+// Of int4 weights, 0…15, and activations of −127…127 a product is at most 15·127 = 1 905. A word
+// takes one product in each of the eight steps of 32 columns: at most 8·1 905 = 15 240 < 2^15. The
+// pairwise sum that ends them, two words of one row, is at most 30 480 < 2^15; only then 32 bits.
+struct NibbleDot : WordDot {
+  static constexpr int kStart = 1;
+  static constexpr bool kCarries = true;
+  struct Sum {
+    Words words;
+    int32x4_t lanes;
+  };
+  static HWY_INLINE Sum Begin(VI start) { return {{vdupq_n_s16(0), vdupq_n_s16(0)}, start.raw}; }
+  template <size_t kStep>
+  static HWY_INLINE Sum Add(Sum sum, VU8 w, Step<kStep> x) {
+    const int8x16_t weights = vreinterpretq_s8_u8(w.raw);
+    sum.words = kStep == 0 ? Multiply(weights, x.x) : MultiplyAdd(sum.words, weights, x.x);
+    return sum;
+  }
+  static HWY_INLINE Sum Carry(Sum sum) {
+    sum.lanes = vpadalq_s16(sum.lanes, vpaddq_s16(sum.words.low, sum.words.high));
+    return sum;
+  }
+  static HWY_INLINE VI End(Sum sum) { return VI(sum.lanes); }
+  static HWY_INLINE void Pin(Sum& sum) {
+#if HWY_COMPILER_GCC_ACTUAL
+    asm("" : "+w"(sum.lanes));
+#endif
+  }
+};
+
+// Of int8 weights a product is at most 128·127 = 16 256 (128 if a foreign file holds −128, and then
+// with an activation of −127…127), so a word takes two of them, 32 512 < 2^15, and every second
+// step adds its pairs to 32 bits: of a row two sums, which End adds.
+struct ByteDot : WordDot {
+  struct Sum {
+    Words words;
+    int32x4_t low;
+    int32x4_t high;
+    int32x4_t lanes;
+  };
+  static HWY_INLINE Sum Begin(VI start) {
+    return {{vdupq_n_s16(0), vdupq_n_s16(0)}, vdupq_n_s32(0), vdupq_n_s32(0), start.raw};
+  }
+  template <size_t kStep>
+  static HWY_INLINE Sum Add(Sum sum, VU8 w, Step<kStep> x) {
+    const int8x16_t weights = vreinterpretq_s8_u8(w.raw);
+    if constexpr (kStep % 2 == 0) {
+      sum.words = Multiply(weights, x.x);
+    } else {
+      const Words words = MultiplyAdd(sum.words, weights, x.x);
+      sum.low = vpadalq_s16(sum.low, words.low);
+      sum.high = vpadalq_s16(sum.high, words.high);
+    }
+    return sum;
+  }
+  static HWY_INLINE VI End(Sum sum) {
+    return VI(vaddq_s32(sum.lanes, vpaddq_s32(sum.low, sum.high)));
+  }
+  static HWY_INLINE void Pin(Sum& sum) {
+#if HWY_COMPILER_GCC_ACTUAL
+    asm("" : "+w"(sum.low), "+w"(sum.high));
+#endif
+  }
+};
+using PanelByteDot = ByteDot;
 
 #else
 

@@ -17,6 +17,7 @@ const Kernels& GetKernels() {  // NOLINT(misc-definitions-in-headers)
                                       QuantizeRow,
                                       AllFinite,
                                       TileHeight,
+                                      kDotColumns,
                                       Dot,
                                       Combine,
                                       Finish};

@@ -63,11 +63,12 @@ inline constexpr size_t kMaxBlock = 128;
 // there can be, all of one height or one less. A tile of h tokens is, for each 32 columns,
 // TileBlockBytes(h) bytes:
 //
-//   values   int8 [8][h][4]   four columns of each token side by side
-//   scales   f32 [h]          as in the rows; kBlock only
-//   offsets  int32 [h]        as in the rows
+//   values   int8 [32/c][h][c]   c columns of each token side by side: 4, or 8 for SMMLA
+//   scales   f32 [h]             as in the rows; kBlock only
+//   offsets  int32 [h]           as in the rows
 struct ActivationTiles {
   size_t height = 0;
+  size_t columns = kTileK;  // c
   size_t tokens = 0;
   size_t blocks = 0;  // of 32 columns, padding included
   std::byte* data = nullptr;
@@ -158,6 +159,7 @@ struct Kernels {
   // The height of the tiles that dot wants for many tokens (kBatchTokens and more); 0: it reads
   // rows.
   size_t (*tile_height)(WeightFormat format, ActivationFormat x);
+  size_t tile_columns = kTileK;  // ActivationTiles::columns
   void (*dot)(const DotArgs& args);
   // Returns whether all of out is finite.
   bool (*combine)(const CombineArgs& args);

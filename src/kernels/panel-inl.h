@@ -93,7 +93,8 @@ void RunPanels(const DotArgs& args, size_t strip) {
     const size_t asks = DivCeil(args.tokens, kT) * (strips.end - begin) / kActivationBlock;
     Ahead<kS> ahead = NextStrips<kS>(args, strip, strips, asks);
     strips.ahead = &ahead;
-    RunTokenTiles<W, kMode, kT, kS, LowestTile<kT>(kPanelTokens), kCols>(args, strip, strips);
+    RunTokenTiles<TokenTile, W, kMode, kT, kS, LowestTile<kT>(kPanelTokens), kCols>(args, strip,
+                                                                                    strips);
   }
 }
 

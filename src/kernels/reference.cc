@@ -287,8 +287,9 @@ void Finish(const FinishArgs& args) {
 
 const Kernels& ReferenceKernels() {
   constexpr auto kReadsRows = [](WeightFormat, ActivationFormat) -> size_t { return 0; };
-  static constexpr Kernels kernels = {"SCALAR",   true, QuantizeBlocks, QuantizeRow, AllFinite,
-                                      kReadsRows, Dot,  Combine,        Finish};
+  static constexpr Kernels kernels = {"SCALAR",  true,       QuantizeBlocks, QuantizeRow,
+                                      AllFinite, kReadsRows, kTileK,         Dot,
+                                      Combine,   Finish};
   return kernels;
 }
 

@@ -41,6 +41,9 @@ namespace N_SSE2::plain {
 const Kernels& GetKernels();
 }
 #elif defined(__aarch64__)
+namespace N_NEON_WITHOUT_AES::i8mm {
+const Kernels& GetKernels();
+}
 namespace N_NEON_WITHOUT_AES::dotprod {
 const Kernels& GetKernels();
 }
@@ -77,6 +80,7 @@ constexpr Compiled kCompiled[] = {
     {N_SSSE3::plain::GetKernels, "ssse3"},
     {N_SSE2::plain::GetKernels, ""},
 #elif defined(__aarch64__)
+    {N_NEON_WITHOUT_AES::i8mm::GetKernels, "i8mm"},
     {N_NEON_WITHOUT_AES::dotprod::GetKernels, "dotprod"},
     {N_NEON::plain::GetKernels, "aes"},
     {N_NEON_WITHOUT_AES::plain::GetKernels, ""},

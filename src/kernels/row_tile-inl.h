@@ -5,7 +5,6 @@
 
 #include <bit>
 
-#include "hwy/cache_control.h"
 #include "src/kernels/kernels.h"
 #include "src/kernels/target-inl.h"
 #include "src/kernels/tile-inl.h"
@@ -16,6 +15,10 @@ namespace sluice::HWY_NAMESPACE::SLUICE_VARIANT {
 
 // Bytes ahead of the packed weights being read, per strip: they come from DRAM.
 inline constexpr size_t kRowPrefetchBytes = 512;
+
+// Lines that are loaded before they are needed. Cores that execute in order wait for a load
+// otherwise; others do not care. (Left to itself, GCC loads as many as there are, and then spills.)
+inline constexpr size_t kLinesAhead = HWY_ARCH_ARM ? 1 : 0;
 
 template <class W, Mode kMode, size_t kS>
 class RowTile {
@@ -88,21 +91,36 @@ class RowTile {
   // kept every sum twice and moved each from one copy to the other in every turn: 0.6 of the
   // speed.)
   static HWY_INLINE void Add32(const Pointers& p, size_t k, size_t prefetch, Sums& sum) {
-    Unroll<kActivationBlock / W::kLineK>([&](auto i) SLUICE_LAMBDA {
-      VU8 w[kC];
-      Unroll<kS>([&](auto s) SLUICE_LAMBDA {
-        const uint8_t* line = p.weights[s] + k * (kLineBytes / W::kLineK) + i * kLineBytes;
-        hwy::Prefetch(line + prefetch);
-        Unroll<kVectors>([&](auto v) SLUICE_LAMBDA {
-          w[s * kVectors + v] = W::Load(line + v * kLanes * sizeof(int32_t));
+    const typename W::Dot::Row32 row{p.x + k};
+    constexpr size_t kLines = kActivationBlock / W::kLineK;
+    VU8 w[kLinesAhead + 1][kC];
+    const uint8_t* lines[kS];
+    Unroll<kS>([&](auto s)
+                   SLUICE_LAMBDA { lines[s] = p.weights[s] + k * (kLineBytes / W::kLineK); });
+    Unroll<kLines + kLinesAhead>([&](auto at) SLUICE_LAMBDA {
+      if constexpr (at < kLines) {
+        Unroll<kS>([&](auto s) SLUICE_LAMBDA {
+          const uint8_t* line = lines[s] + at * kLineBytes;
+          PrefetchLine(line + prefetch);
+          Unroll<kVectors>([&](auto v) SLUICE_LAMBDA {
+            w[at % (kLinesAhead + 1)][s * kVectors + v] =
+                W::Load(line + v * kLanes * sizeof(int32_t));
+          });
         });
-      });
+      }
+      if constexpr (at < kLinesAhead) return;
+      constexpr size_t i = at - HWY_MIN(kLinesAhead, size_t{at});
       Unroll<W::kSteps>([&](auto step) SLUICE_LAMBDA {
         VU8 part[kC];
-        Unroll<kC>([&](auto c) SLUICE_LAMBDA { part[c] = W::Step(w[c], step); });
-        const VI x = BroadcastFour(p.x + k + i * W::kLineK + step * kTileK);
+        Unroll<kC>([&](auto c)
+                       SLUICE_LAMBDA { part[c] = W::Step(w[i % (kLinesAhead + 1)][c], step); });
+        const auto x = row.template Four<i * W::kSteps + step>();
         Unroll<kC>([&](auto c) SLUICE_LAMBDA { sum[c] = W::Dot::Add(sum[c], part[c], x); });
       });
+      if constexpr (kLinesAhead != 0) {
+        Unroll<kS>([&](auto s)
+                       SLUICE_LAMBDA { W::Dot::ReadAfterSum(sum[s * kVectors], lines[s]); });
+      }
     });
     if constexpr (W::Dot::kCarries) {
       Unroll<kC>([&](auto c) SLUICE_LAMBDA { sum[c] = W::Dot::Carry(sum[c]); });

@@ -12,7 +12,6 @@
 #include <bit>
 #include <cstring>
 
-#include "hwy/cache_control.h"
 #include "src/kernels/activation_tiles.h"
 #include "src/kernels/kernels.h"
 #include "src/kernels/target-inl.h"
@@ -155,7 +154,7 @@ class TokenTile {
       VU8 line[kC];
       Unroll<kS>([&](auto s) SLUICE_LAMBDA {
         const uint8_t* from = at.weights[s] + i * kLineStride;
-        if constexpr (W::kFromMemory) hwy::Prefetch(from + kTilePrefetchBytes);
+        if constexpr (W::kFromMemory) PrefetchLine(from + kTilePrefetchBytes);
         Unroll<kVectors>([&](auto v) SLUICE_LAMBDA {
           line[s * kVectors + v] = W::Load(from + v * kLanes * sizeof(int32_t));
         });
@@ -169,7 +168,7 @@ class TokenTile {
         VU8 part[kC];
         Unroll<kC>([&](auto c) SLUICE_LAMBDA { part[c] = W::Step(line[c], j); });
         Unroll<kT>([&](auto t) SLUICE_LAMBDA {
-          const VI x = BroadcastFour(at.values + kValuesAt + t * kTileK * kHalves);
+          const auto x = Dot::template Four<kStep>(at.values + kValuesAt + t * kTileK * kHalves);
           Unroll<kC>([&](auto c) SLUICE_LAMBDA { sum[t][c] = Dot::Add(sum[t][c], part[c], x); });
         });
       });
@@ -317,13 +316,16 @@ consteval size_t LowestTile(size_t from) {
   return lowest;
 }
 
-// A tile of a number of tokens known at run time, kLowest … kT.
-template <class W, Mode kMode, size_t kT, size_t kS, size_t kLowest>
+// A tile of a number of tokens known at run time, kLowest … kT. `Tile` is TokenTile or one like it.
+template <template <class, Mode, size_t, size_t> class Tile, class W, Mode kMode, size_t kT,
+          size_t kS, size_t kLowest>
 HWY_INLINE void RunTokenTile(size_t tokens, const TileStrips<kS>& strips, const TileTokens& tile) {
   if constexpr (kT > kLowest) {
-    if (tokens != kT) return RunTokenTile<W, kMode, kT - 1, kS, kLowest>(tokens, strips, tile);
+    if (tokens != kT) {
+      return RunTokenTile<Tile, W, kMode, kT - 1, kS, kLowest>(tokens, strips, tile);
+    }
   }
-  TokenTile<W, kMode, kT, kS>::Run(strips, tile);
+  Tile<W, kMode, kT, kS>::Run(strips, tile);
 }
 
 // The values of a tile's `blocks` blocks in 16 bits.
@@ -340,7 +342,8 @@ HWY_INLINE void WidenTile(const std::byte* x, size_t tokens, size_t blocks, int1
 
 // All tiles of the call's tokens, of kLowest to kT tokens, times strips of at most kCols columns
 // that begin at strip `strip` of the call.
-template <class W, Mode kMode, size_t kT, size_t kS, size_t kLowest, size_t kCols>
+template <template <class, Mode, size_t, size_t> class Tile, class W, Mode kMode, size_t kT,
+          size_t kS, size_t kLowest, size_t kCols>
 void RunTokenTiles(const DotArgs& args, size_t strip, const TileStrips<kS>& strips) {
   constexpr bool kWide = W::Dot::kXBytes == 2;
   alignas(kAlignment) int16_t wide[kWide ? kT * kCols : 1];
@@ -356,7 +359,7 @@ void RunTokenTiles(const DotArgs& args, size_t strip, const TileStrips<kS>& stri
     if constexpr (kWide) {
       WidenTile(x_tile, count, (strips.end - strips.begin) / kActivationBlock, wide);
     }
-    RunTokenTile<W, kMode, kT, kS, kLowest>(
+    RunTokenTile<Tile, W, kMode, kT, kS, kLowest>(
         count, strips,
         {.x = x_tile,
          .wide_x = reinterpret_cast<const int8_t*>(wide),
@@ -388,7 +391,7 @@ void RunPackedStrips(const DotArgs& args, size_t strip) {
     ahead = NextStrips<kS>(args, strip, strips, tiles * strips.end / kActivationBlock);
     strips.ahead = &ahead;
   }
-  RunTokenTiles<W, kMode, kT, kS, kLowest, 1>(args, strip, strips);
+  RunTokenTiles<TokenTile, W, kMode, kT, kS, kLowest, 1>(args, strip, strips);
 }
 
 }  // namespace sluice::HWY_NAMESPACE::SLUICE_VARIANT

@@ -30,8 +30,11 @@ TEST(TokenTiles, AreFewAndOfLikeHeight) {
 
 TEST(TokenTiles, OfNoTokensAreNone) { EXPECT_EQ(TokenTiles(0, 6).count(), 0u); }
 
+class ActivationTilesTest : public testing::TestWithParam<size_t> {};
+
 // 13 tokens of 96 columns in tiles of at most 5: 5 + 4 + 4.
-TEST(ActivationTiles, HoldFourColumnsOfEachTokenSideBySide) {
+TEST_P(ActivationTilesTest, HoldColumnsOfEachTokenSideBySide) {
+  const size_t columns = GetParam();
   constexpr size_t kTokens = 13;
   constexpr size_t kBlocks = 3;
   std::vector<int8_t> values(kTokens * kBlocks * kActivationBlock);
@@ -51,7 +54,7 @@ TEST(ActivationTiles, HoldFourColumnsOfEachTokenSideBySide) {
   std::vector<std::byte> data(TilesBytes(kTokens, rows));
   EXPECT_EQ(data.size(), kTokens * kBlocks * 40);
   const ActivationTiles tiles = {
-      .height = 5, .tokens = kTokens, .blocks = kBlocks, .data = data.data()};
+      .height = 5, .columns = columns, .tokens = kTokens, .blocks = kBlocks, .data = data.data()};
   for (size_t tile = 0; tile < 3; ++tile) PackTile(rows, tiles, tile);
   size_t begin = 0;
   for (const size_t height : {5, 4, 4}) {
@@ -60,7 +63,8 @@ TEST(ActivationTiles, HoldFourColumnsOfEachTokenSideBySide) {
       for (size_t t = 0; t < height; ++t) {
         const size_t row = begin + t;
         for (size_t k = 0; k < kActivationBlock; ++k) {
-          const auto got = static_cast<int8_t>(block[k / 4 * height * 4 + t * 4 + k % 4]);
+          const auto got =
+              static_cast<int8_t>(block[(k / columns * height + t) * columns + k % columns]);
           ASSERT_EQ(got, values[(row * kBlocks + b) * kActivationBlock + k])
               << "token " << row << ", column " << b * kActivationBlock + k;
         }
@@ -75,6 +79,8 @@ TEST(ActivationTiles, HoldFourColumnsOfEachTokenSideBySide) {
     begin += height;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Columns, ActivationTilesTest, testing::Values(4, 8));
 
 }  // namespace
 }  // namespace sluice

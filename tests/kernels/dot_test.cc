@@ -79,10 +79,11 @@ class Rows {
 // The first `tokens` rows in tiles, with garbage where no kernel should look.
 class Tiles {
  public:
-  Tiles(const ActivationRows& rows, size_t tokens, size_t height) {
+  Tiles(const ActivationRows& rows, size_t tokens, size_t height, size_t columns) {
     // An address that is only 4-byte aligned.
     data_.assign(TilesBytes(tokens, rows) + sizeof(float), std::byte{0x7F});
     tiles_ = {.height = height,
+              .columns = columns,
               .tokens = tokens,
               .blocks = rows.offset_stride,
               .data = data_.data() + sizeof(float)};
@@ -202,7 +203,7 @@ TEST_P(DotTest, TilesEqualReference) {
         const size_t height = kernels->tile_height(format, activation);
         if (height == 0) continue;  // reads rows
         for (const size_t tokens : {2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 20, 23, 48, 49, 51, 64}) {
-          const Tiles tiles(x.rows(), tokens, height);
+          const Tiles tiles(x.rows(), tokens, height, kernels->tile_columns);
           for (const size_t begin : {size_t{0}, tiles.cut().Begin(tiles.cut().count() - 1)}) {
             const std::vector<float> got = Compute(kernels->dot, packed.view(), x.rows(), begin,
                                                    tokens - begin, &tiles.tiles());

@@ -1,0 +1,43 @@
+// Kernels for NEON_I8MM: those of NEON_DOTPROD, with the matrix instruction for two tokens and
+// more.
+#define SLUICE_HWY_TARGET HWY_NEON_WITHOUT_AES
+#define SLUICE_VARIANT i8mm
+#define SLUICE_EXTENSION "+dotprod+i8mm"
+#define SLUICE_DOT4_SDOT
+#define SLUICE_DOT4_SMMLA
+
+#include "src/kernels/dot-inl.h"
+
+namespace sluice::N_NEON_WITHOUT_AES {
+
+namespace dotprod {
+const Kernels& GetKernels();
+}
+
+HWY_BEFORE_NAMESPACE();
+SLUICE_PUSH_EXTENSION
+namespace i8mm {
+
+namespace {
+void DotTilesOrRows(const DotArgs& args) {
+  if (args.tiles == nullptr) return dotprod::GetKernels().dot(args);
+  args.layout.format.type == WeightType::kInt4 ? DotQuantized<Int4Weights>(args)
+                                               : DotQuantized<Int8Weights>(args);
+}
+}  // namespace
+
+const Kernels& GetKernels() {
+  static const Kernels kernels = [] {
+    Kernels k = dotprod::GetKernels();
+    k.target = "NEON_I8MM";
+    k.tile_columns = kDotColumns;
+    k.dot = DotTilesOrRows;
+    return k;
+  }();
+  return kernels;
+}
+
+}  // namespace i8mm
+SLUICE_POP_EXTENSION
+HWY_AFTER_NAMESPACE();
+}  // namespace sluice::N_NEON_WITHOUT_AES
