@@ -9,7 +9,7 @@
 //
 // The sums start at kStart · (−8 · Σx). What Add takes for x is the class's own too: of the step-th
 // four activations of 32, Dot::Row32::Four<step>() or Dot::Four<step>(address). Steps come in
-// ascending order.
+// ascending order. Where kTwoSteps is set, Add takes the weights and activations of two at once.
 #ifndef SLUICE_SRC_KERNELS_DOT4_INL_H_
 #define SLUICE_SRC_KERNELS_DOT4_INL_H_
 
@@ -118,13 +118,17 @@ struct PlainSums {
   };
   static constexpr int kStart = 0;
   static constexpr bool kCarries = false;  // Carry does something
-  static constexpr size_t kXBytes = 1;     // of an activation
+  static constexpr bool kTwoSteps = false;
+  static constexpr size_t kXBytes = 1;  // of an activation
   using Sum = VI;
   static HWY_INLINE Sum Begin(VI start) { return start; }
   static HWY_INLINE Sum Carry(Sum sum) { return sum; }
   static HWY_INLINE VI End(Sum sum) { return sum; }
   static HWY_INLINE void Pin(Sum& sum) { PinRegister(sum); }
-  static HWY_INLINE void ReadAfterSum(Sum& sum, const uint8_t*& p) { ReadAfter(sum.raw, p); }
+  template <class T>
+  static HWY_INLINE void ReadAfterSum(Sum& sum, T*& p) {
+    ReadAfter(sum.raw, p);
+  }
   static HWY_INLINE VU8 Prepare(VU8 w) { return w; }
 };
 
@@ -260,10 +264,6 @@ struct WordDot : PlainSums {
   static HWY_INLINE Words Multiply(int8x16_t w, int8x16_t x) {
     return {vmull_s8(vget_low_s8(w), vget_low_s8(x)), vmull_high_s8(w, x)};
   }
-  template <class Sum>
-  static HWY_INLINE void ReadAfterSum(Sum& sum, const uint8_t*& p) {
-    ReadAfter(sum.words.low, p);
-  }
   static HWY_INLINE Words MultiplyAdd(Words sum, int8x16_t w, int8x16_t x) {
     return {vmlal_s8(sum.low, vget_low_s8(w), vget_low_s8(x)), vmlal_high_s8(sum.high, w, x)};
   }
@@ -291,6 +291,10 @@ struct NibbleDot : WordDot {
     return sum;
   }
   static HWY_INLINE VI End(Sum sum) { return VI(sum.lanes); }
+  template <class T>
+  static HWY_INLINE void ReadAfterSum(Sum& sum, T*& p) {
+    ReadAfter(sum.words.low, p);
+  }
   static HWY_INLINE void Pin(Sum& sum) {
 #if HWY_COMPILER_GCC_ACTUAL
     asm("" : "+w"(sum.lanes));
@@ -299,37 +303,33 @@ struct NibbleDot : WordDot {
 };
 
 // Of int8 weights a product is at most 128·127 = 16 256 (128 if a foreign file holds −128, and then
-// with an activation of −127…127), so a word takes two of them, 32 512 < 2^15, and every second
-// step adds its pairs to 32 bits: of a row two sums, which End adds.
+// with an activation of −127…127), so a word takes two of them, 32 512 < 2^15, and every two steps
+// add their pairs to 32 bits: of a row two sums, which End adds. The words are gone by then; four
+// rows' more would hold a register each from step to step.
 struct ByteDot : WordDot {
+  static constexpr bool kTwoSteps = true;
   struct Sum {
-    Words words;
     int32x4_t low;
     int32x4_t high;
-    int32x4_t lanes;
   };
   static HWY_INLINE Sum Begin(VI start) {
-    return {{vdupq_n_s16(0), vdupq_n_s16(0)}, vdupq_n_s32(0), vdupq_n_s32(0), start.raw};
+    return {vzip1q_s32(start.raw, vdupq_n_s32(0)), vzip2q_s32(start.raw, vdupq_n_s32(0))};
   }
   template <size_t kStep>
-  static HWY_INLINE Sum Add(Sum sum, VU8 w, Step<kStep> x) {
-    const int8x16_t weights = vreinterpretq_s8_u8(w.raw);
-    if constexpr (kStep % 2 == 0) {
-      sum.words = Multiply(weights, x.x);
-    } else {
-      const Words words = MultiplyAdd(sum.words, weights, x.x);
-      sum.low = vpadalq_s16(sum.low, words.low);
-      sum.high = vpadalq_s16(sum.high, words.high);
-    }
-    return sum;
+  static HWY_INLINE Sum Add(Sum sum, VU8 w, VU8 next_w, Step<kStep> x, Step<kStep + 1> next_x) {
+    Words words = Multiply(vreinterpretq_s8_u8(w.raw), x.x);
+    words = MultiplyAdd(words, vreinterpretq_s8_u8(next_w.raw), next_x.x);
+    return {vpadalq_s16(sum.low, words.low), vpadalq_s16(sum.high, words.high)};
   }
-  static HWY_INLINE VI End(Sum sum) {
-    return VI(vaddq_s32(sum.lanes, vpaddq_s32(sum.low, sum.high)));
-  }
+  static HWY_INLINE VI End(Sum sum) { return VI(vpaddq_s32(sum.low, sum.high)); }
   static HWY_INLINE void Pin(Sum& sum) {
 #if HWY_COMPILER_GCC_ACTUAL
     asm("" : "+w"(sum.low), "+w"(sum.high));
 #endif
+  }
+  template <class T>
+  static HWY_INLINE void ReadAfterSum(Sum& sum, T*& p) {
+    ReadAfter(sum.high, p);
   }
 };
 using PanelByteDot = ByteDot;

@@ -92,12 +92,13 @@ class RowTile {
   // speed.)
   static HWY_INLINE void Add32(const Pointers& p, size_t k, size_t prefetch, Sums& sum) {
     const typename W::Dot::Row32 row{p.x + k};
-    constexpr size_t kLines = kActivationBlock / W::kLineK;
+    constexpr size_t kLines = W::Dot::kTwoSteps ? 0 : kActivationBlock / W::kLineK;
+    if constexpr (W::Dot::kTwoSteps) AddTwoByTwo(p, k, prefetch, sum);
     VU8 w[kLinesAhead + 1][kC];
     const uint8_t* lines[kS];
     Unroll<kS>([&](auto s)
                    SLUICE_LAMBDA { lines[s] = p.weights[s] + k * (kLineBytes / W::kLineK); });
-    Unroll<kLines + kLinesAhead>([&](auto at) SLUICE_LAMBDA {
+    Unroll<kLines == 0 ? 0 : kLines + kLinesAhead>([&](auto at) SLUICE_LAMBDA {
       if constexpr (at < kLines) {
         Unroll<kS>([&](auto s) SLUICE_LAMBDA {
           const uint8_t* line = lines[s] + at * kLineBytes;
@@ -125,6 +126,27 @@ class RowTile {
     if constexpr (W::Dot::kCarries) {
       Unroll<kC>([&](auto c) SLUICE_LAMBDA { sum[c] = W::Dot::Carry(sum[c]); });
     }
+  }
+
+  // The same, two lines at once.
+  static HWY_INLINE void AddTwoByTwo(const Pointers& p, size_t k, size_t prefetch, Sums& sum) {
+    const int8_t* row = p.x + k;
+    const uint8_t* lines[kS];
+    Unroll<kS>([&](auto s)
+                   SLUICE_LAMBDA { lines[s] = p.weights[s] + k * (kLineBytes / W::kLineK); });
+    Unroll<kActivationBlock / W::kLineK / 2>([&](auto i) SLUICE_LAMBDA {
+      const auto x = W::Dot::template Four<2 * i>(row + 2 * i * kTileK);
+      const auto next_x = W::Dot::template Four<2 * i + 1>(row + (2 * i + 1) * kTileK);
+      Unroll<kC>([&](auto c) SLUICE_LAMBDA {
+        const uint8_t* line = lines[c / kVectors] + 2 * i * kLineBytes;
+        if (c % kVectors == 0) PrefetchLine(line + prefetch);
+        if (c % kVectors == 0) PrefetchLine(line + kLineBytes + prefetch);
+        line += c % kVectors * kLanes * sizeof(int32_t);
+        sum[c] = W::Dot::Add(sum[c], W::Load(line), W::Load(line + kLineBytes), x, next_x);
+        if constexpr (c % 2 == 1) W::Dot::ReadAfterSum(sum[c], lines[c / kVectors]);
+      });
+      W::Dot::ReadAfterSum(sum[kC - 1], row);
+    });
   }
 
   // Adds the columns [begin, end), at least 32.

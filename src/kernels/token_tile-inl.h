@@ -150,7 +150,8 @@ class TokenTile {
 
   // Adds 32 columns: the innermost code, without a loop.
   static HWY_INLINE void Add32(const Cursor& at, Ahead<kS>* ahead, Sums& sum) {
-    Unroll<kActivationBlock / W::kLineK>([&](auto i) SLUICE_LAMBDA {
+    if constexpr (Dot::kTwoSteps) AddTwoByTwo(at, sum);
+    Unroll<Dot::kTwoSteps ? 0 : kActivationBlock / W::kLineK>([&](auto i) SLUICE_LAMBDA {
       VU8 line[kC];
       Unroll<kS>([&](auto s) SLUICE_LAMBDA {
         const uint8_t* from = at.weights[s] + i * kLineStride;
@@ -183,6 +184,31 @@ class TokenTile {
     UnrollTile<kT, kC>([&](auto t, auto c) SLUICE_LAMBDA {
       if constexpr (Dot::kCarries) sum[t][c] = Dot::Carry(sum[t][c]);
       Dot::Pin(sum[t][c]);
+    });
+  }
+
+  // Adds 32 columns, two lines at once.
+  static HWY_INLINE void AddTwoByTwo(const Cursor& at, Sums& sum) {
+    const uint8_t* lines[kS];
+    Unroll<kS>([&](auto s) SLUICE_LAMBDA { lines[s] = at.weights[s]; });
+    const int8_t* values = at.values;
+    Unroll<kActivationBlock / W::kLineK / 2>([&](auto i) SLUICE_LAMBDA {
+      Unroll<kC>([&](auto c) SLUICE_LAMBDA {
+        const uint8_t* line = lines[c / kVectors] + 2 * i * kLineStride;
+        if (W::kFromMemory && c % kVectors == 0) PrefetchLine(line + kTilePrefetchBytes);
+        if (W::kFromMemory && c % kVectors == 0)
+          PrefetchLine(line + kLineStride + kTilePrefetchBytes);
+        line += c % kVectors * kLanes * sizeof(int32_t);
+        const VU8 w = W::Load(line);
+        const VU8 next_w = W::Load(line + kLineStride);
+        Unroll<kT>([&](auto t) SLUICE_LAMBDA {
+          const int8_t* x = values + (2 * i * kT + t) * kTileK;
+          sum[t][c] = Dot::Add(sum[t][c], w, next_w, Dot::template Four<2 * i>(x),
+                               Dot::template Four<2 * i + 1>(x + kT * kTileK));
+          if constexpr (c % 2 == 1) Dot::ReadAfterSum(sum[t][c], lines[c / kVectors]);
+          if constexpr (c % 2 == 1) Dot::ReadAfterSum(sum[t][c], values);
+        });
+      });
     });
   }
 

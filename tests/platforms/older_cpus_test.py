@@ -9,6 +9,7 @@ it has and name it, must refuse others in one sentence, and must give the same f
 """
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -20,27 +21,40 @@ from safetensors.numpy import load_file, save_file
 TREE = pathlib.Path(__file__).resolve().parents[2]
 MODEL = TREE / "tests/data/tiny-llama"
 
-# CPU -> (targets that it must offer, the first of them its best; targets that it must refuse;
-#         whether it has fused multiply-add, and with it the contract's bits)
+# CPU -> (targets that it must offer, the first of them its best, which must be chosen; targets that
+#         it must refuse; whether it has fused multiply-add, and with it the contract's bits)
 CPUS = {
     "Nehalem": (["SSSE3", "SSE2"], ["SSE4", "AVX2", "AVX2_VNNI", "AVX3", "AVX3_ZEN4"], False),
     "Haswell": (["AVX2", "SSE4"], ["AVX2_VNNI", "AVX3", "AVX3_DL", "AVX3_ZEN4"], True),
-    "cortex-a53": (["NEON", "NEON_WITHOUT_AES"], ["NEON_DOTPROD"], True),
-    "cortex-a72": (["NEON", "NEON_WITHOUT_AES"], ["NEON_DOTPROD"], True),
-    "cortex-a76": (["NEON_DOTPROD", "NEON"], [], True),
-    "neoverse-v1": (["NEON_DOTPROD", "NEON"], [], True),
-    "max,sve=off": (["NEON_DOTPROD", "NEON"], [], True),
+    "cortex-a53": (["NEON", "NEON_WITHOUT_AES"], ["NEON_DOTPROD", "NEON_I8MM"], True),
+    "cortex-a55": (["NEON_DOTPROD", "NEON"], ["NEON_I8MM"], True),
+    "cortex-a72": (["NEON", "NEON_WITHOUT_AES"], ["NEON_DOTPROD", "NEON_I8MM"], True),
+    "cortex-a76": (["NEON_DOTPROD", "NEON"], ["NEON_I8MM"], True),
+    "neoverse-n1": (["NEON_DOTPROD", "NEON"], ["NEON_I8MM"], True),
+    "neoverse-v1": (["NEON_I8MM", "NEON_DOTPROD", "NEON"], [], True),
+    "a64fx": (["NEON", "NEON_WITHOUT_AES"], ["NEON_DOTPROD", "NEON_I8MM"], True),
+    "max": (["NEON_I8MM", "NEON_DOTPROD", "NEON"], [], True),
+    "max,sve=off": (["NEON_I8MM", "NEON_DOTPROD", "NEON"], [], True),
 }
+
+# What is left of a CPU's features when SLUICE_DISABLE hides some -> what must be chosen then. The
+# emulator cannot switch these off.
+HIDDEN = {
+    "cortex-a76": {"dotprod": "NEON", "dotprod,aes": "NEON_WITHOUT_AES"},
+    "max": {"bf16": "NEON_I8MM", "i8mm": "NEON_DOTPROD", "dotprod": "NEON",
+            "i8mm,bf16,dotprod,aes": "NEON_WITHOUT_AES"},
+}  # fmt: skip
 
 
 class Sluice:
     def __init__(self, prefix, program):
         self.prefix = [*prefix, program]
 
-    def __call__(self, *arguments, status=0):
+    def __call__(self, *arguments, status=0, disable=""):
         result = subprocess.run(
-            [*self.prefix, *map(str, arguments)], capture_output=True, text=True, timeout=300
-        )
+            [*self.prefix, *map(str, arguments)], capture_output=True, text=True, timeout=300,
+            env={**os.environ, "SLUICE_DISABLE": disable},
+        )  # fmt: skip
         if result.returncode != status:
             sys.exit(
                 f"FAILED: {' '.join(map(str, [*self.prefix, *arguments]))}: status "
@@ -67,8 +81,8 @@ def check_targets(sluice, model, x, y, offered, refused):
     available = [target["name"] for target in listed["targets"] if target["available"]]
     expect(f"{offered} are available, but they are {available}", set(offered) <= set(available))
     expect(f"{refused} are not available, but {available}", not set(refused) & set(available))
-    best = listed["kernels"]["qb4w:32"]["decode"]
-    expect(f"{best} was chosen, not {offered[0]}", best == offered[0] or best not in refused)
+    for use, best in listed["kernels"]["qb4w:32"].items():
+        expect(f"{best} was chosen for {use}, not {offered[0]}", best == offered[0])
     run = ["run", model, "--layer", 0, "--input", x, "--output", y, "--target"]
     for target in refused:
         said = sluice(*run, target, status=1).stderr.splitlines()
@@ -77,6 +91,17 @@ def check_targets(sluice, model, x, y, offered, refused):
         expect(f"the line names {target}: {errors}", target in errors[0])
     for target in offered:
         sluice(*run, target)
+
+
+def check_hidden(sluice, cpu, model, x, y):
+    """Hidden features are not used, and the result stays the same."""
+    bits = set()
+    for disable, target in HIDDEN.get(cpu, {}).items():
+        kernels = json.loads(sluice("cpu", "--json", disable=disable).stdout)["kernels"]["qb4w:32"]
+        expect(f"without {disable} {kernels} are chosen", set(kernels.values()) == {target})
+        sluice("run", model, "--layer", 0, "--input", x, "--output", y, disable=disable)
+        bits.add(load_file(y)["y"].tobytes())
+    expect("the same bits come out, whatever is hidden", len(bits) <= 1)
 
 
 def main():
@@ -104,7 +129,9 @@ def main():
             expect("the same bits come out", y.tobytes() == y_newer.tobytes())
         error = numpy.linalg.norm(y - y_newer) / numpy.linalg.norm(y_newer)
         expect(f"relative L2 is {error}", error <= 1e-3)
-        check_targets(older, folder / "older/model.safetensors", x, folder / "z", offered, refused)
+        model = folder / "older/model.safetensors"
+        check_targets(older, model, x, folder / "z", offered, refused)
+        check_hidden(older, cpu, model, x, folder / "z")
     print(f"PASSED on {cpu}")
     return 0
 
