@@ -26,8 +26,7 @@ WEIGHTS = 64 * 512  # of the matrix in kernel_calls.cc
 TILE = re.compile(
     r"::N_(\w+)::(\w+)::(Row|Token|Lane)Tile<.*?::(Int[48]Weights)>?, \(.*?Mode\)(\d), "
 )
-FORMATS = {("Int4Weights", "0"): "qb4w:32", ("Int4Weights", "3"): "qc4w",
-           ("Int8Weights", "0"): "qb8w:32", ("Int8Weights", "3"): "qc8w"}  # fmt: skip
+FORMATS = {"0": "qb{}w:32", "1": "qb{}w:32+row", "3": "qc{}w+row"}  # by mode
 # Without randomized addresses, so that a range of them can be found in one run and used in another.
 EMULATOR = ["setarch", "-R", "qemu-aarch64", "-L", "/", "-cpu"]
 
@@ -39,7 +38,7 @@ def text_of(command):
 def run_logged(cpu, what, begin, size, program):
     """Runs a program. Returns how many instructions of each function within a range it executed, and
     what else qemu wrote down."""
-    # (NEON, which needs aes, is the same code as NEON_WITHOUT_AES.)
+    # (NEON, which needs aes, is NEON_WITHOUT_AES under another name.)
     with tempfile.TemporaryFile("w+") as log:
         subprocess.run(
             [*EMULATOR, cpu, "-one-insn-per-tb", "-d", f"exec,nochain,{what}", "-dfilter",
@@ -93,13 +92,14 @@ def count(program):
                            capture_output=True, text=True).stdout.split("\n")  # fmt: skip
     by_case = collections.Counter()
     for instructions, name in zip(counts.values(), names):
-        if not (tile := TILE.search(name)) or (tile[4], tile[5]) not in FORMATS:
+        if not (tile := TILE.search(name)) or tile[5] not in FORMATS:
             continue
         target = tile[1] if tile[2] == "plain" else f"NEON_{tile[2].upper()}"
         tokens = 1 if tile[3] == "Row" else 16
         # NEON_I8MM's single tokens are NEON_DOTPROD's.
         calls = 2 if (target, tokens) == ("NEON_DOTPROD", 1) else 1
-        by_case[f"{target}/{FORMATS[tile[4], tile[5]]}/{tokens}"] += instructions / calls
+        weights = FORMATS[tile[5]].format(tile[4][3])
+        by_case[f"{target}/{weights}/{tokens}"] += instructions / calls
     return {case: round(total / WEIGHTS, 4) for case, total in sorted(by_case.items())}
 
 

@@ -40,13 +40,14 @@ PackedMatrix ZeroMatrix(WeightFormat format) {
   return Check(Pack(matrix));
 }
 
-void CallKernel(const Kernels& kernels, const PackedMatrixView& matrix, size_t tokens) {
+void CallKernel(const Kernels& kernels, const PackedMatrixView& matrix, ActivationFormat x,
+                size_t tokens) {
   std::vector<int8_t> values(tokens * kCols);
   std::vector<float> scales(tokens * kCols / kActivationBlock);
   std::vector<int32_t> offsets(tokens * kCols / kActivationBlock);
   std::vector<int32_t> totals(tokens);
   ActivationRows rows;
-  rows.format = matrix.layout.format.blocked() ? ActivationFormat::kBlock : ActivationFormat::kRow;
+  rows.format = x;
   rows.cols = kCols;
   rows.values = values.data();
   rows.value_stride = kCols;
@@ -82,7 +83,11 @@ void CallKernels() {
     const PackedMatrix matrix = ZeroMatrix(format);
     for (const RegisteredKernels& entry : AllKernels()) {
       if (!entry.available) continue;
-      for (const size_t tokens : {1, 16}) CallKernel(*entry.kernels, matrix.view(), tokens);
+      for (const size_t tokens : {1, 16}) {
+        CallKernel(*entry.kernels, matrix.view(), ActivationFormat::kRow, tokens);
+        if (!format.blocked()) continue;
+        CallKernel(*entry.kernels, matrix.view(), ActivationFormat::kBlock, tokens);
+      }
     }
   }
 }

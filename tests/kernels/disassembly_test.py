@@ -24,7 +24,6 @@ PANEL = r"::TokenTile<.*::PanelWeights<.*::Int[48]Weights>, \(.*Mode\)[03], 6ul,
 # instruction that they must be made of.
 EXPECTED = {
     "neon_without_aes.cc.o": [(PLAIN_ROW, 3, "smlal2?")],
-    "neon.cc.o": [(PLAIN_ROW, 3, "smlal2?")],
     "neon_dotprod.cc.o": [(ROW, 4, "sdot"), (LANES, 18, "sdot")],
     "neon_i8mm.cc.o": [(LANES, 18, "smmla")],
     "avx2_vnni.cc.o": [(ROW, 4, "vpdpbusd"), (PANEL, 4, "vpdpbusd")],
