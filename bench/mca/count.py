@@ -26,7 +26,7 @@ WEIGHTS = 64 * 512  # of the matrix in kernel_calls.cc
 TILE = re.compile(
     r"::N_(\w+)::(\w+)::(Row|Token|Lane)Tile<.*?::(Int[48]Weights)>?, \(.*?Mode\)(\d), "
 )
-FORMATS = {"0": "qb{}w:32", "1": "qb{}w:32+row", "3": "qc{}w+row"}  # by mode
+FORMATS = {"0": "qb{}w:32", "3": "qc{}w"}  # by mode; row activations for the latter
 # Without randomized addresses, so that a range of them can be found in one run and used in another.
 EMULATOR = ["setarch", "-R", "qemu-aarch64", "-L", "/", "-cpu"]
 
