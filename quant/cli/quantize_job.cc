@@ -321,6 +321,10 @@ class QuantizeJob {
     for (const std::string& warning : measured.warnings) {
       Warn(std::format("layer {}: {}", layer, warning));
     }
+    for (const Finding& finding : measured.findings) {
+      if (finding.severity == Severity::kInfo) continue;
+      Warn(std::format("layer {}: {}", layer, finding.message));
+    }
     measured.report.requested = info.requested;
     measured.report.method = method;
     measured.report.requested_method = info.requested_method;
