@@ -62,6 +62,28 @@ std::string LayerTable(const ModelReport& report) {
   return table.Text();
 }
 
+std::string Place(const std::optional<size_t>& place) {
+  return place ? std::to_string(*place) : "-";
+}
+
+std::string FindingTable(const ModelReport& report) {
+  TextTable table({{"finding", Align::kLeft},
+                   {"severity", Align::kLeft},
+                   {"layer"},
+                   {"matrix", Align::kLeft},
+                   {"row"},
+                   {"column"},
+                   {"block"},
+                   {"token"}});
+  for (const Finding& finding : report.findings) {
+    table.AddRow({std::string(Name(finding.kind)), std::string(Name(finding.severity)),
+                  Place(finding.layer), finding.matrix ? std::string(Name(*finding.matrix)) : "-",
+                  Place(finding.row), Place(finding.column), Place(finding.block),
+                  Place(finding.token)});
+  }
+  return table.Text();
+}
+
 std::string Warnings(const ModelReport& report) {
   std::string text;
   for (const std::string& warning : OtherWarnings(report)) {
@@ -80,7 +102,8 @@ std::string ReportVerdictText(const ModelReport& report) {
   const Verdict verdict = Judge(report);
   std::string text =
       Banner(RandomInputsWarning(report)) + Banner(QuantizedSourceWarning(report.source));
-  for (const std::string* sentence : {&verdict.cost, &verdict.source, &verdict.size}) {
+  for (const std::string* sentence :
+       {&verdict.loss, &verdict.cost, &verdict.source, &verdict.size}) {
     text += Paragraph(*sentence);
   }
   return text;
@@ -95,6 +118,7 @@ std::string ReportText(const ModelReport& report) {
   text += ReportVerdictText(report);
   text += "\nOutput error of each block, and what it is when only one part is quantized\n";
   text += LayerTable(report);
+  if (!report.findings.empty()) text += "\nFindings\n" + FindingTable(report);
   text += "\nFormats\n" + SummaryText(Summarize(MatricesOf(report)));
   text += std::format(
       "\n  inputs   {}, {}\n  backend  {}\n  CPU      {}\n", Printable(report.calibration_source),
