@@ -51,7 +51,7 @@ class LogAxis {
     const bool wide = top_ / bottom_ > 100 * (1 + 1e-9);
     for (double v = bottom_; v <= top_ * (1 + 1e-9); v = Next(v)) {
       const double mantissa = v / std::pow(10, std::floor(std::log10(v) + 1e-9));
-      if (wide && mantissa > 1.5 && v != bottom_) continue;
+      if (wide && mantissa > 1.5) continue;
       PageData tick;
       tick.set("at", At(Position(v)));
       tick.set("from_top", At(100 - Position(v)));
