@@ -31,14 +31,12 @@ std::optional<Matrix> MatrixOf(ActivationSite site) {
 }
 
 Finding MassiveActivation(const ActivationPeak& peak) {
-  Finding finding =
-      Of(FindingKind::kMassiveActivation, Severity::kInfo,
-         std::format("{} {} is {:.4g} at token {}, {:.0f} times the median; such values decide the "
-                     "scale of what they are quantized with",
-                     peak.site == ActivationSite::kHidden  ? "neuron"
-                     : peak.site == ActivationSite::kInput ? "input channel"
-                                                           : "output channel",
-                     peak.channel, peak.value, peak.token, peak.over_median));
+  Finding finding = Of(FindingKind::kMassiveActivation, Severity::kInfo,
+                       std::format("{} {} is {:.4g} at token {}, {:.0f} times the median",
+                                   peak.site == ActivationSite::kHidden  ? "neuron"
+                                   : peak.site == ActivationSite::kInput ? "input channel"
+                                                                         : "output channel",
+                                   peak.channel, peak.value, peak.token, peak.over_median));
   finding.token = peak.token;
   finding.matrix = MatrixOf(peak.site);
   // Of down [d_model, d_ff], a neuron is a column and an output channel a row.

@@ -1,40 +1,17 @@
 #include "quant/report/page_tables.h"
 
-#include <functional>
-#include <limits>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "quant/report/numbers.h"
 #include "quant/report/printable.h"
+#include "quant/report/worst_of_all.h"
 
 namespace sluice {
 namespace {
 
 std::string Fixed(double value, int digits) {
   return std::isfinite(value) ? std::format("{:.{}f}", value, digits) : Significant(value);
-}
-
-std::string Times(double ratio) {
-  return std::isfinite(ratio) ? Significant(ratio) + " ×" : Significant(ratio);
-}
-
-// The `count` largest of all layers' `items`, each with its layer's number.
-template <class T, class Rank>
-std::vector<std::pair<size_t, T>> LargestOfAll(const ModelReport& report,
-                                               std::vector<T> LayerReport::* items, size_t count,
-                                               const Rank& rank) {
-  std::vector<std::pair<size_t, T>> all;
-  for (const LayerReport& layer : report.layers) {
-    for (const T& item : layer.*items) all.emplace_back(layer.layer, item);
-  }
-  std::ranges::stable_sort(all, std::greater(), [&](const auto& item) {
-    const double value = rank(item.second);
-    return std::isnan(value) ? std::numeric_limits<double>::infinity() : value;
-  });
-  if (all.size() > count) all.resize(count);
-  return all;
 }
 
 // "layer 3, down, row 7, column 41, token 12"
@@ -67,9 +44,10 @@ void SetFormat(PageData& line, const T& matrix, bool fallback) {
 
 }  // namespace
 
-PageData FindingList(const ModelReport& report) {
+PageData FindingList(const ModelReport& report, bool information) {
   PageData list = PageList();
   for (const Finding& finding : report.findings) {
+    if ((finding.severity == Severity::kInfo) != information) continue;
     PageData item;
     item.set("kind", std::string(Name(finding.kind)));
     item.set("severity", std::string(Name(finding.severity)));
@@ -82,8 +60,7 @@ PageData FindingList(const ModelReport& report) {
 
 PageData TokenTable(const ModelReport& report) {
   PageData table = PageList();
-  for (const auto& [layer, token] : LargestOfAll(report, &LayerReport::worst_tokens, kPageTokens,
-                                                 std::mem_fn(&TokenShare::relative_l2))) {
+  for (const auto& [layer, token] : WorstTokensOfAll(report, kPageTokens)) {
     PageData line;
     line.set("layer", std::to_string(layer));
     line.set("token", std::to_string(token.token));
@@ -97,8 +74,7 @@ PageData TokenTable(const ModelReport& report) {
 PageData NeuronTable(const ModelReport& report) {
   PageData table = PageList();
   const bool gated = !report.layers.empty() && report.layers[0].matrices[Matrix::kGate];
-  for (const auto& [layer, neuron] : LargestOfAll(report, &LayerReport::worst_neurons, kPageNeurons,
-                                                  std::mem_fn(&NeuronShare::share))) {
+  for (const auto& [layer, neuron] : WorstNeuronsOfAll(report, kPageNeurons)) {
     PageData line;
     line.set("layer", std::to_string(layer));
     line.set("neuron", std::to_string(neuron.neuron));
@@ -114,24 +90,17 @@ PageData NeuronTable(const ModelReport& report) {
 
 PageData PeakTable(const ModelReport& report) {
   PageData table = PageList();
-  for (const ActivationSite site :
-       {ActivationSite::kInput, ActivationSite::kHidden, ActivationSite::kOutput}) {
-    const auto rank = [site](const ActivationPeak& peak) {
-      return peak.site == site ? peak.over_median : -1;
-    };
-    for (const auto& [layer, peak] : LargestOfAll(report, &LayerReport::peaks, kPagePeaks, rank)) {
-      if (peak.site != site) continue;
-      PageData line;
-      line.set("layer", std::to_string(layer));
-      line.set("site", std::string(Name(peak.site)));
-      line.set("token", std::to_string(peak.token));
-      line.set("channel", std::to_string(peak.channel));
-      line.set("value", Significant(peak.value));
-      line.set("over_median", Times(peak.over_median));
-      line.set("over_channel", Times(peak.over_channel));
-      line.set("massive", IsMassive(peak) ? "massive" : "");
-      table << line;
-    }
+  for (const auto& [layer, peak] : PeaksOfAll(report, kPagePeaks)) {
+    PageData line;
+    line.set("layer", std::to_string(layer));
+    line.set("site", std::string(Name(peak.site)));
+    line.set("token", std::to_string(peak.token));
+    line.set("channel", std::to_string(peak.channel));
+    line.set("value", Significant(peak.value));
+    line.set("over_median", Times(peak.over_median));
+    line.set("over_channel", Times(peak.over_channel));
+    line.set("massive", IsMassive(peak) ? "massive" : "");
+    table << line;
   }
   return table;
 }
@@ -140,13 +109,7 @@ PageData SuperWeightList(const ModelReport& report) {
   PageData list = PageList();
   for (const LayerReport& layer : report.layers) {
     if (!layer.super_weight) continue;
-    const SuperWeight& w = *layer.super_weight;
-    list << PageData(
-        "text",
-        std::format("layer {}, down [{}, {}] = {}, {} in the file; it makes {} of the output {} of "
-                    "token {}",
-                    layer.layer, w.row, w.column, Significant(w.trained), Significant(w.stored),
-                    Percent(w.share), Significant(w.output), w.token));
+    list << PageData("text", SuperWeightText(layer));
   }
   return list;
 }

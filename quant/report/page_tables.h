@@ -16,7 +16,8 @@ inline constexpr size_t kPageTokens = 12;
 inline constexpr size_t kPageNeurons = 16;
 inline constexpr size_t kPagePeaks = 6;  // for each site
 
-PageData FindingList(const ModelReport& report);
+// Those that are information, or the others.
+PageData FindingList(const ModelReport& report, bool information);
 PageData TokenTable(const ModelReport& report);
 PageData NeuronTable(const ModelReport& report);
 PageData PeakTable(const ModelReport& report);

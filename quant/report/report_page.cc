@@ -10,6 +10,7 @@
 #include "quant/report/page_tables.h"
 #include "quant/report/printable.h"
 #include "quant/report/verdict.h"
+#include "quant/report/worst_of_all.h"
 
 namespace sluice {
 namespace {
@@ -71,6 +72,11 @@ PageData Warnings(const ModelReport& report) {
   return list;
 }
 
+size_t CountInfos(const ModelReport& report) {
+  return static_cast<size_t>(
+      std::ranges::count(report.findings, Severity::kInfo, &Finding::severity));
+}
+
 // The row of the table that compares files.
 void SetFigures(PageData& file, const ModelReport& report) {
   const std::optional<ModelLoss>& loss = report.loss;
@@ -85,32 +91,15 @@ void SetFigures(PageData& file, const ModelReport& report) {
   file.set("error_worst", worst ? std::format("{}: {}", report.layers[*worst].layer,
                                               Percent(report.layers[*worst].output.relative_l2))
                                 : "–");
-  const auto alarms = std::ranges::count_if(
-      report.findings, [](const Finding& f) { return f.severity != Severity::kInfo; });
-  file.set("alarms", std::to_string(alarms));
+  file.set("alarms", std::to_string(report.findings.size() - CountInfos(report)));
 }
 
 // How much of what gate and up do together is the product of their errors.
 void SetInteraction(PageData& file, const ModelReport& report) {
-  double together = 0;
-  double product = 0;
-  double cosine = 0;
-  size_t count = 0;
-  for (const LayerReport& layer : report.layers) {
-    if (!layer.interaction) continue;
-    together += layer.interaction->together;
-    product += layer.interaction->product;
-    cosine += layer.interaction->cosine;
-    ++count;
-  }
-  file.set("has_interaction", PageData(count != 0));
-  if (count == 0) return;
-  const auto n = static_cast<double>(count);
-  file.set("interaction",
-           Unbroken(std::format("{}together {}, the product alone {}; the cosine of the two single "
-                                "errors is {} (0: independent).",
-                                count == 1 ? "" : "On average: ", Percent(together / n),
-                                Percent(product / n), Significant(cosine / n, 2))));
+  const std::optional<GateUpInteraction> mean = MeanInteraction(report);
+  file.set("has_interaction", PageData(mean.has_value()));
+  if (!mean) return;
+  file.set("interaction", Unbroken(InteractionText(report, *mean)));
   file.set("interaction_chart", InteractionChart(report));
 }
 
@@ -127,12 +116,17 @@ PageData FileSection(const ModelReport& report, size_t index, const HeatScale& h
   file.set("size", Unbroken(verdict.size));
   file.set("has_warnings", PageData(!OtherWarnings(report).empty()));
   file.set("warnings", Warnings(report));
-  file.set("has_findings", PageData(!report.findings.empty()));
-  file.set("findings", FindingList(report));
+  const auto infos = CountInfos(report);
+  const auto alarms = report.findings.size() - infos;
+  file.set("findings", FindingList(report, /*information=*/false));
   SetIfAny(file, "no_findings",
-           report.findings.empty() ? "Nothing looks wrong: gate and up are in their places, no "
-                                     "weight, block or activation stands out."
-                                   : "");
+           alarms != 0
+               ? ""
+               : "Nothing looks wrong: gate and up are in their places, no weight, block or "
+                 "input is what the model cannot have.");
+  file.set("has_infos", PageData(infos != 0));
+  file.set("infos", FindingList(report, /*information=*/true));
+  file.set("info_count", std::to_string(infos));
   file.set("heat_columns", HeatColumns());
   file.set("heat_rows", HeatRows(report, heat));
   file.set("heat_low", Percent(heat.low));
