@@ -174,12 +174,16 @@ PageData ReportPage(std::span<const ModelReport> reports, const ReportOrigin& or
   SetIfAny(page, "no_loss", first.loss ? "" : Judge(first).loss);
   const HeatScale heat = MakeHeatScale(reports);
   PageData files = PageList();
+  PageData swaps = PageList();
   std::string names;
   for (size_t i = 0; i < reports.size(); ++i) {
     files << FileSection(reports[i], i, heat);
+    const std::string swap = SwapWarning(reports[i]);
+    if (!swap.empty()) swaps << PageData("text", swap);
     names += (names.empty() ? "" : ", ") + Printable(reports[i].file);
   }
   page.set("files", files);
+  page.set("swaps", swaps);
   page.set("file_names", names);
   page.set("parts", PartBars(reports));
   page.set("curves", ErrorCurves(reports));

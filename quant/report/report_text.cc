@@ -159,8 +159,8 @@ std::string Banner(const std::string& warning) {
 
 std::string ReportVerdictText(const ModelReport& report) {
   const Verdict verdict = Judge(report);
-  std::string text =
-      Banner(RandomInputsWarning(report)) + Banner(QuantizedSourceWarning(report.source));
+  std::string text = Banner(SwapWarning(report)) + Banner(RandomInputsWarning(report)) +
+                     Banner(QuantizedSourceWarning(report.source));
   for (const std::string* sentence :
        {&verdict.loss, &verdict.cost, &verdict.source, &verdict.size}) {
     text += Paragraph(*sentence);

@@ -185,6 +185,19 @@ std::string QuantizedSourceWarning(const SourceReport& source) {
       TypesOf(source));
 }
 
+std::string SwapWarning(const ModelReport& report) {
+  std::vector<size_t> layers;
+  for (const Finding& finding : report.findings) {
+    if (finding.kind == FindingKind::kSwappedGateUp) layers.push_back(*finding.layer);
+  }
+  if (layers.empty()) return "";
+  return std::format(
+      "GATE AND UP LOOK SWAPPED in layer{} {} of {}: its gate is the checkpoint's up, and its up "
+      "the "
+      "checkpoint's gate. The model computes something else.",
+      layers.size() == 1 ? "" : "s", Ranges(layers), FileName(report));
+}
+
 std::vector<std::string> OtherWarnings(const ModelReport& report) {
   std::vector<std::string> others = report.warnings;
   if (report.calibration_source == "random") {

@@ -45,6 +45,9 @@ std::string SizeVerdict(const FfnTotals& stored, const SourceReport& source);
 // Loud words where the source was quantized before; empty where it was not.
 std::string QuantizedSourceWarning(const SourceReport& source);
 
+// Loud words where the file's gate and up look swapped, with the layers; empty elsewhere.
+std::string SwapWarning(const ModelReport& report);
+
 // The report's warnings without the one that RandomInputsWarning puts in larger letters.
 std::vector<std::string> OtherWarnings(const ModelReport& report);
 

@@ -295,6 +295,25 @@ TEST(ReportForms, FindingsAreInAllOfThem) {
                         "block 32 | one of &lt;them&gt; \\| is \\*large\\* |"));
 }
 
+TEST(ReportForms, SwappedMatricesAreLoud) {
+  ModelReport report = test::SyntheticReport(4);
+  for (const std::string& form :
+       {ReportText(report), ReportHtml(report, kOrigin), ReportMarkdown({&report, 1}, kOrigin)}) {
+    EXPECT_THAT(form, Not(HasSubstr("SWAPPED")));
+  }
+  for (const size_t layer : {1, 2}) {
+    report.findings.push_back({.kind = FindingKind::kSwappedGateUp,
+                               .severity = Severity::kError,
+                               .layer = layer,
+                               .message = "swapped"});
+  }
+  const std::string said = "GATE AND UP LOOK SWAPPED in layers 1-2";
+  EXPECT_THAT(ReportText(report), HasSubstr("!! " + said));
+  EXPECT_THAT(ReportVerdictText(report), HasSubstr("!! " + said));
+  EXPECT_THAT(ReportHtml(report, kOrigin), HasSubstr("role=\"alert\"><p>" + said));
+  EXPECT_THAT(ReportMarkdown({&report, 1}, kOrigin), HasSubstr("**" + said));
+}
+
 // Verdict first, and the model's loss first in it.
 TEST(ReportForms, TheModelsLossLeads) {
   const ModelReport report = WithFindings();
