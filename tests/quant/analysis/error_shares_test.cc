@@ -54,7 +54,9 @@ TEST(WorstNeurons, SharesAddUpToOne) {
   for (size_t i = 0; i < kM; ++i) {
     sum += all[i].share;
     EXPECT_NEAR(all[i].share, all[i].key + all[i].value, 1e-15);
-    if (i > 0) EXPECT_LE(all[i].share, all[i - 1].share);
+    if (i > 0) {
+      EXPECT_LE(all[i].share, all[i - 1].share);
+    }
   }
   EXPECT_NEAR(sum, 1, 1e-12);
 }

@@ -267,7 +267,8 @@ ModelReport WithFindings() {
                  .file = {.file = "smol.sluice.safetensors",
                           .perplexity = 18.5,
                           .kl = {.mean = 0.0625, .median = 0.03125},
-                          .top1_agreement = 0.875}};
+                          .top1_agreement = 0.875,
+                          .per_position = {}}};
   return report;
 }
 
@@ -365,7 +366,9 @@ TEST(ReportMarkdown, TablesHaveTheirColumnsInEveryRow) {
     }
     const size_t here = Count(line, "|") - Count(line, "\\|");
     if (columns == 0) ++tables;
-    if (columns != 0) EXPECT_EQ(here, columns) << line;
+    if (columns != 0) {
+      EXPECT_EQ(here, columns) << line;
+    }
     columns = here;
   }
   EXPECT_EQ(tables, 2u + 2 * 6);
