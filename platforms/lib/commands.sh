@@ -15,6 +15,7 @@ run_command() {
       ;;
     package) command_package ;;
     test-kit) command_test_kit ;;
+    test-page) command_test_page ;;
     bench) command_bench ;;
     format) "$top/platforms/format.sh" "${arguments[@]}" ;;
     lint) command_lint ;;
@@ -67,6 +68,12 @@ command_test_kit() {
   local words
   words=$(emulator_words)
   run_forwarding python3 "$top/tests/platforms/raspberry_pi_test.py" "$(build_dir)" "$words"
+}
+
+command_test_page() {
+  build sluice
+  SLUICE="'$(build_dir)/bin/sluice'" SLUICE_NEEDS_BROWSER=1 SLUICE_SCREENSHOTS="$top/build/page" \
+    run_forwarding python3 "$top/tests/quant/cli/page_test.py"
 }
 
 # All of it, even if one part finds something.

@@ -17,6 +17,7 @@ $XDG_CACHE_HOME/sluice), then runs COMMAND:
   bench [ARG...]    measure blocks, as one table, and write build/bench/results.json; bench --help;
                     `bench kernels` and `bench roofline` run those programs
   test-kit          try platforms/raspberry-pi/bench against an ssh server on this machine
+  test-page         try the report's page in a browser, and put screenshots into build/page
   format [--check]  format all sources, or only say which are not
   lint [FILE...]    clang-tidy, the layer rule, names
   train [ARG...]    train the bundled model anew
@@ -64,13 +65,13 @@ parse_options() {
   arguments=("$@")
 
   case $command in
-    demo | build | test | test-real | test-kit | sluice | package | bench | format | lint | train | \
-      shell | remove-root) ;;
+    demo | build | test | test-real | test-kit | test-page | sluice | package | bench | format | lint | \
+      train | shell | remove-root) ;;
     *) usage_error "unknown command $command" ;;
   esac
   # These pass nothing on to a program that would explain itself.
   case $command in
-    demo | build | test-real | test-kit | package | format | lint | remove-root)
+    demo | build | test-real | test-kit | test-page | package | format | lint | remove-root)
       if [[ ${arguments[0]:-} == --help || ${arguments[0]:-} == -h ]]; then
         usage
         exit 0

@@ -7,6 +7,7 @@ package_sets() {
   if [[ $command == train ]]; then echo train; fi
   if [[ $command == package ]]; then echo package; fi
   if [[ $command == test-kit ]]; then echo ssh; fi
+  if [[ $command == test-page ]]; then echo browser; fi
   if rivals_wanted; then echo rivals; fi
 }
 

@@ -39,6 +39,7 @@ class ReportBuilder {
       if (options_.progress) options_.progress(i + 1, layers.size());
     }
     AddTotals();
+    std::ranges::stable_sort(report_.findings, {}, &Finding::severity);
     return std::move(report_);
   }
 
@@ -92,8 +93,17 @@ class ReportBuilder {
     }
     for (const std::string& warning : comparison.warnings)
       Warn("layer {}: {}", info.layer, warning);
-    report_.layers.push_back(comparison.report);
+    AddFindings(info.layer, std::move(comparison.findings));
+    report_.layers.push_back(std::move(comparison.report));
     return {};
+  }
+
+  void AddFindings(size_t layer, std::vector<Finding>&& findings) {
+    for (Finding& finding : findings) {
+      finding.layer = layer;
+      if (finding.severity != Severity::kInfo) Warn("layer {}: {}", layer, finding.message);
+      report_.findings.push_back(std::move(finding));
+    }
   }
 
   void WarnOfDifferences(const LayerInfo& info, const SourceLayer& source) {

@@ -26,7 +26,9 @@ struct ExactBlock {
 struct BlockComparison {
   // Without what only the file's description knows: layer, requested formats, bits per weight.
   LayerReport report;
-  std::vector<std::string> warnings;  // of this block, which the caller names
+  // Of this block, which the caller names.
+  std::vector<std::string> warnings;
+  std::vector<Finding> findings;
 };
 
 // `x` [t, d_model] are the inputs, t > 0; `computed` [t, d_model] is what a backend made of

@@ -2,15 +2,17 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <format>
 
 #include "quant/analysis/metrics.h"
+#include "quant/analysis/weight_faults.h"
 #include "quant/quantizer/quantizer.h"
 
 namespace sluice {
 namespace {
 
-// Blocks with scale 0 whose weights are not all zero.
+// Blocks with scale 0 whose weights are not all zero, but below what a scale can hold.
 struct LostBlocks {
   size_t count = 0;
   size_t first_row = 0;
@@ -23,7 +25,11 @@ LostBlocks FindLostBlocks(MatrixView<const float> trained, const QuantizedMatrix
     const size_t row = i / stored.blocks();
     const size_t begin = i % stored.blocks() * stored.block();
     const size_t count = std::min(stored.block(), stored.cols - begin);
-    if (IsAllZero({trained.row(row).data() + begin, 1, count})) continue;
+    const auto weights = trained.row(row).subspan(begin, count);
+    if (IsAllZero({weights.data(), 1, count})) continue;
+    // Others are no loss of quantization but a fault: FindWeightFaults names them.
+    const auto small = [](float w) { return std::fabs(w) < kMinWeightAmax; };
+    if (!std::ranges::all_of(weights, small)) continue;
     if (lost.count++ == 0) lost.first_row = row;
   }
   return lost;
@@ -46,12 +52,10 @@ MatrixMeasurement MeasureMatrix(Matrix matrix, MatrixView<const float> trained,
   report.weight_relative_rmse = errors.relative_l2();
   report.weight_max_abs_error = errors.max_abs_error();
   report.zero_blocks = CountZeroBlocks(stored);
+  report.histogram = CountWeights(trained, dequantized);
+  measurement.findings = FindWeightFaults(matrix, trained, stored, dequantized);
 
-  const LostBlocks lost = FindLostBlocks(trained, stored);
-  if (IsAllZero(trained)) {
-    measurement.warnings.push_back(
-        std::format("{}: all weights are zero in the checkpoint", Name(matrix)));
-  } else if (lost.count != 0) {
+  if (const LostBlocks lost = FindLostBlocks(trained, stored); lost.count != 0) {
     measurement.warnings.push_back(
         std::format("{}: {} blocks of weights below {} became zeros, the first in row {}",
                     Name(matrix), lost.count, kMinWeightAmax, lost.first_row));

@@ -17,9 +17,11 @@ struct MatrixMeasurement {
   // Its requested format is the stored one, and its bits per weight are 0: the file's description
   // knows them.
   MatrixReport report;
-  // A matrix that is all zero in the checkpoint; blocks of weights that became zeros, with their
-  // number and first row. Each begins with the matrix's name.
+  // Blocks of weights too small for any scale, which became zeros: their number and first row.
+  // Begins with the matrix's name.
   std::vector<std::string> warnings;
+  // As FindWeightFaults has them; the layer is the caller's.
+  std::vector<Finding> findings;
 };
 
 // `dequantized` are the values of `stored`, in whose place its caller has them anyway.

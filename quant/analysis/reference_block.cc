@@ -13,15 +13,6 @@
 namespace sluice {
 namespace {
 
-using FloatMap =
-    Eigen::Map<const Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>, 0,
-               Eigen::OuterStride<>>;
-
-FloatMap Map(MatrixView<const float> m) {
-  return {m.data, static_cast<Eigen::Index>(m.rows), static_cast<Eigen::Index>(m.cols),
-          Eigen::OuterStride<>(static_cast<Eigen::Index>(m.stride))};
-}
-
 // Rows of weights that are widened at a time: in double they fit a core's L2 cache.
 constexpr size_t kWeightRows = 64;
 
@@ -63,12 +54,6 @@ class QuantizedToken {
 };
 
 }  // namespace
-
-MatrixView<const double> View(const DoubleMatrix& matrix) {
-  return {matrix.data(), static_cast<size_t>(matrix.rows()), static_cast<size_t>(matrix.cols())};
-}
-
-DoubleMatrix ToDouble(MatrixView<const float> matrix) { return Map(matrix).cast<double>(); }
 
 DoubleMatrix Linear(const DoubleMatrix& x, MatrixView<const float> weights,
                     std::span<const float> bias, const ThreadPool* pool) {

@@ -2,19 +2,14 @@
 #ifndef SLUICE_QUANT_ANALYSIS_REFERENCE_BLOCK_H_
 #define SLUICE_QUANT_ANALYSIS_REFERENCE_BLOCK_H_
 
-#include <Eigen/Core>
 #include <span>
 
+#include "quant/analysis/double_matrix.h"
 #include "sluice/cpu.h"
 #include "sluice/format.h"
 #include "sluice/matrix_view.h"
 
 namespace sluice {
-
-using DoubleMatrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-
-MatrixView<const double> View(const DoubleMatrix& matrix);
-DoubleMatrix ToDouble(MatrixView<const float> matrix);
 
 // x·Wᵀ + b: x [t, in], weights [out, in], bias [out] or empty; the result is [t, out]. The weights
 // are widened a few rows at a time, so there is never a second copy of them.

@@ -40,16 +40,6 @@ Status CheckFiles(const Options& options) {
   return CheckOutputs({*options.json}, inputs);
 }
 
-Expected<std::vector<Model>> OpenFiles(const std::vector<std::string>& paths) {
-  std::vector<Model> files;
-  for (const std::string& path : paths) {
-    SLUICE_ASSIGN(Model file, OpenPacked(path));
-    SLUICE_TRY(file.Verify());  // or damage would be reported as quantization error
-    files.push_back(std::move(file));
-  }
-  return files;
-}
-
 void WarnOfFloatLayers(const Evaluation& evaluation, size_t layers) {
   for (const FileEvaluation& file : evaluation.files) {
     if (file.layers == layers) continue;
@@ -61,7 +51,7 @@ void WarnOfFloatLayers(const Evaluation& evaluation, size_t layers) {
 Status Eval(const Options& options) {
   SLUICE_TRY(CheckFiles(options));
   SLUICE_ASSIGN(const Decoder decoder, OpenDecoder(options.model, options.config));
-  SLUICE_ASSIGN(const std::vector<Model> files, OpenFiles(options.files));
+  SLUICE_ASSIGN(const std::vector<Model> files, OpenVerified(options.files));
   SLUICE_ASSIGN(const Tokens tokens, ReadTokens(options.tokens, decoder));
   SLUICE_ASSIGN(ThreadPool pool, ThreadPool::Create(options.threads));
   std::optional<AtomicFile> json;

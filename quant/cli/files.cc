@@ -7,7 +7,9 @@
 
 #include "quant/checkpoint/gguf.h"
 #include "quant/checkpoint/locate.h"
+#include "quant/report/report_html.h"
 #include "quant/report/report_json.h"
+#include "quant/report/report_markdown.h"
 #include "src/base/mapped_file.h"
 #include "src/base/quote.h"
 #include "src/base/status.h"
@@ -99,6 +101,16 @@ Expected<Model> OpenPacked(const std::string& path) {
   return model;
 }
 
+Expected<std::vector<Model>> OpenVerified(const std::vector<std::string>& paths) {
+  std::vector<Model> models;
+  for (const std::string& path : paths) {
+    SLUICE_ASSIGN(Model model, OpenPacked(path));
+    SLUICE_TRY(model.Verify());
+    models.push_back(std::move(model));
+  }
+  return models;
+}
+
 Expected<Checkpoint> OpenCheckpoint(const std::string& path,
                                     const std::optional<std::string>& config) {
   return UnlessPacked(path, Checkpoint::Open(path, config));
@@ -116,7 +128,8 @@ Expected<Calibration> OpenCalibration(const std::optional<std::string>& path) {
 Expected<ReportPath> ParseReportPath(std::string_view text) {
   if (text.ends_with(".json")) return ReportPath{std::string(text), ReportForm::kJson};
   if (text.ends_with(".html")) return ReportPath{std::string(text), ReportForm::kHtml};
-  return Fail(ErrorCode::kInvalidArgument, "{} ends in neither .json nor .html", Quote(text));
+  if (text.ends_with(".md")) return ReportPath{std::string(text), ReportForm::kMarkdown};
+  return Fail(ErrorCode::kInvalidArgument, "{} ends in none of .json, .html and .md", Quote(text));
 }
 
 Expected<ReportFiles> ReportFiles::Create(const std::vector<ReportPath>& paths) {
@@ -128,10 +141,26 @@ Expected<ReportFiles> ReportFiles::Create(const std::vector<ReportPath>& paths) 
   return files;
 }
 
-Status ReportFiles::Write(const ModelReport& report, const ReportOrigin& origin) {
+namespace {
+
+std::string InForm(ReportForm form, std::span<const ModelReport> reports,
+                   const ReportOrigin& origin) {
+  switch (form) {
+    case ReportForm::kHtml:
+      return ReportHtml(reports, origin);
+    case ReportForm::kMarkdown:
+      return ReportMarkdown(reports, origin);
+    case ReportForm::kJson:
+      break;
+  }
+  return ReportJson(reports);
+}
+
+}  // namespace
+
+Status ReportFiles::Write(std::span<const ModelReport> reports, const ReportOrigin& origin) {
   for (Output& output : outputs_) {
-    const bool html = output.form == ReportForm::kHtml;
-    SLUICE_TRY(output.file.Write(html ? ReportHtml(report, origin) : ReportJson(report)));
+    SLUICE_TRY(output.file.Write(InForm(output.form, reports, origin)));
   }
   return {};
 }

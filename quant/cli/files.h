@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,7 +13,7 @@
 #include "quant/analysis/calibration.h"
 #include "quant/checkpoint/checkpoint.h"
 #include "quant/decoder/decoder.h"
-#include "quant/report/report_html.h"
+#include "quant/report/report_page.h"
 #include "sluice/error.h"
 #include "sluice/model.h"
 #include "src/base/atomic_file.h"
@@ -33,6 +34,8 @@ bool IsPacked(const std::string& path);
 
 // Model::Open, Checkpoint::Open and Decoder::Open; one that is given what the other takes says so.
 Expected<Model> OpenPacked(const std::string& path);
+// Several, and their checksums, or damage would be reported as quantization error.
+Expected<std::vector<Model>> OpenVerified(const std::vector<std::string>& paths);
 Expected<Checkpoint> OpenCheckpoint(const std::string& path,
                                     const std::optional<std::string>& config);
 Expected<Decoder> OpenDecoder(const std::string& path, const std::optional<std::string>& config);
@@ -40,12 +43,12 @@ Expected<Decoder> OpenDecoder(const std::string& path, const std::optional<std::
 // The inputs that blocks are judged on: of a file, or random ones, the same every time.
 Expected<Calibration> OpenCalibration(const std::optional<std::string>& path);
 
-enum class ReportForm : uint8_t { kJson, kHtml };
+enum class ReportForm : uint8_t { kJson, kHtml, kMarkdown };
 struct ReportPath {
   std::string path;
   ReportForm form = ReportForm::kJson;
 };
-// A path that ends in .json or .html.
+// A path that ends in .json, .html or .md.
 Expected<ReportPath> ParseReportPath(std::string_view text);
 
 // The files that a report goes to. Made before the work starts, so that a directory that cannot be
@@ -54,7 +57,8 @@ class ReportFiles {
  public:
   static Expected<ReportFiles> Create(const std::vector<ReportPath>& paths);
 
-  Status Write(const ModelReport& report, const ReportOrigin& origin);
+  // Of several packed files, all in one.
+  Status Write(std::span<const ModelReport> reports, const ReportOrigin& origin);
   Status Commit();
 
  private:

@@ -74,9 +74,10 @@ void AddFiles(CLI::App& sub, QuantizeOptions& options) {
          "model.layers.N.mlp.input, F32 [tokens, d_model], for each layer N. The outputs of "
          "the quantized blocks are compared with FP32's on them, and --method may use them.")
       ->type_name("FILE");
-  AddParsedList(sub, "--report", options.reports, "FILE.json|FILE.html", ParseReportPath,
+  AddParsedList(sub, "--report", options.reports, "FILE.json|FILE.html|FILE.md", ParseReportPath,
                 kNoDelimiter,
-                "Write a report of the errors, for programs or as a web page. May be given again. "
+                "Write a report of the errors, for programs, as a web page or as Markdown. May be "
+                "given again. "
                 "Without --calibration it is made from random inputs, and says so.");
 }
 

@@ -47,7 +47,7 @@ class QuantizeJob {
     SLUICE_ASSIGN(ReportFiles reports, ReportFiles::Create(options_.reports));
     SLUICE_TRY(NamingTheOutput(packed, Write(checkpoint, layers, packed.name(), pool)));
     SLUICE_TRY(NamingTheOutput(packed, Judge(checkpoint, packed.name(), pool)));
-    if (report_) SLUICE_TRY(reports.Write(*report_, {options_.command, SLUICE_VERSION}));
+    if (report_) SLUICE_TRY(reports.Write({&*report_, 1}, {options_.command, SLUICE_VERSION}));
     SLUICE_TRY(CheckNothingIsReplaced());  // again: it may have come while we worked
     SLUICE_TRY(packed.Rename());
     SLUICE_TRY(reports.Commit());
@@ -320,6 +320,10 @@ class QuantizeJob {
     MatrixMeasurement measured = MeasureMatrix(m, weights.view(), quantized, Dequantize(quantized));
     for (const std::string& warning : measured.warnings) {
       Warn(std::format("layer {}: {}", layer, warning));
+    }
+    for (const Finding& finding : measured.findings) {
+      if (finding.severity == Severity::kInfo) continue;
+      Warn(std::format("layer {}: {}", layer, finding.message));
     }
     measured.report.requested = info.requested;
     measured.report.method = method;

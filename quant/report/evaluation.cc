@@ -3,15 +3,14 @@
 #include <format>
 #include <utility>
 
-#include "quant/report/json_text.h"
+#include "quant/report/evaluation_json.h"
 #include "quant/report/numbers.h"
 #include "quant/report/printable.h"
 #include "quant/report/text_table.h"
 
 namespace sluice {
-namespace {
 
-Json FileJson(const FileEvaluation& file) {
+Json FileEvaluationJson(const FileEvaluation& file) {
   Json positions = Json::array();
   for (const double kl : file.per_position) positions.push_back(NumberOrNull(kl));
   return {{"file", file.file},
@@ -26,8 +25,6 @@ Json FileJson(const FileEvaluation& file) {
           {"top1_agreement", NumberOrNull(file.top1_agreement)},
           {"per_position", std::move(positions)}};
 }
-
-}  // namespace
 
 std::string EvaluationText(const Evaluation& evaluation) {
   std::string text =
@@ -54,7 +51,7 @@ std::string EvaluationText(const Evaluation& evaluation) {
 
 std::string EvaluationJson(const Evaluation& evaluation) {
   Json files = Json::array();
-  for (const FileEvaluation& file : evaluation.files) files.push_back(FileJson(file));
+  for (const FileEvaluation& file : evaluation.files) files.push_back(FileEvaluationJson(file));
   const Json json = {{"schema", "sluice.eval/1"},
                      {"model", evaluation.model},
                      {"source", evaluation.source},

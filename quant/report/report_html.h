@@ -2,21 +2,20 @@
 #ifndef SLUICE_QUANT_REPORT_REPORT_HTML_H_
 #define SLUICE_QUANT_REPORT_REPORT_HTML_H_
 
+#include <span>
 #include <string>
 
 #include "quant/analysis/block_report.h"
+#include "quant/report/report_page.h"
 
 namespace sluice {
 
-// How the report came about, for its section on reproducing it.
-struct ReportOrigin {
-  std::string command;  // as it would be typed into a shell
-  std::string version;  // of sluice
-};
-
-// quant/report/report.html.mustache with the report's figures in it. Whatever comes from outside
-// (paths, names, warnings) is escaped.
-std::string ReportHtml(const ModelReport& report, const ReportOrigin& origin);
+// quant/report/report.html.mustache with the reports' figures in it, of one packed file or of
+// several side by side. Whatever comes from outside (paths, names, warnings) is escaped.
+std::string ReportHtml(std::span<const ModelReport> reports, const ReportOrigin& origin);
+inline std::string ReportHtml(const ModelReport& report, const ReportOrigin& origin) {
+  return ReportHtml({&report, 1}, origin);
+}
 
 }  // namespace sluice
 

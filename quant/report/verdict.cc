@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <format>
 #include <limits>
 #include <utility>
 
 #include "quant/report/numbers.h"
+#include "quant/report/printable.h"
 
 namespace sluice {
 namespace {
@@ -38,6 +40,20 @@ std::string Cost(const ModelReport& report) {
       "{}, a block's output is {} away from FP32's on average, and {} at worst, in layer {}.",
       inputs, Percent(report.totals.relative_l2_mean), Percent(layer.output.relative_l2),
       layer.layer);
+}
+
+std::string Loss(const ModelReport& report) {
+  if (!report.loss) {
+    return "What this costs the model's predictions was not measured: `sluice eval MODEL FILE "
+           "--tokens TOKENS --json EVAL` does, and --eval EVAL puts it here.";
+  }
+  const ModelLoss& loss = *report.loss;
+  return std::format(
+      "The model's perplexity goes from {} to {}; KL divergence of its predictions from FP32's: {} "
+      "nats on average, {} in the median; the likeliest token is the same for {} ({} of {}).",
+      Significant(loss.fp32_perplexity, 4), Significant(loss.file.perplexity, 4),
+      Significant(loss.file.kl.mean), Significant(loss.file.kl.median),
+      Percent(loss.file.top1_agreement), Plural(loss.tokens, "token"), loss.source);
 }
 
 // The format that all layers' `matrix` has, or nothing if they differ.
@@ -93,7 +109,8 @@ FfnTotals Totals(const ModelReport& report) {
 }  // namespace
 
 Verdict Judge(const ModelReport& report) {
-  return {.cost = Cost(report),
+  return {.loss = Loss(report),
+          .cost = Cost(report),
           .source = Source(report),
           .size = SizeVerdict(Totals(report), report.source)};
 }
@@ -116,6 +133,10 @@ std::optional<double> MeanError(const ModelReport& report, const Part& part) {
   }
   if (count == 0) return std::nullopt;
   return sum / static_cast<double>(count);
+}
+
+std::string FileName(const ModelReport& report) {
+  return Printable(std::filesystem::path(report.file).filename().string());
 }
 
 uint64_t Fp32Bytes(const ModelReport& report) {
@@ -162,6 +183,19 @@ std::string QuantizedSourceWarning(const SourceReport& source) {
       source.quantized == all ? std::format("all {}", all)
                               : std::format("{} of {}", source.quantized, all),
       TypesOf(source));
+}
+
+std::string SwapWarning(const ModelReport& report) {
+  std::vector<size_t> layers;
+  for (const Finding& finding : report.findings) {
+    if (finding.kind == FindingKind::kSwappedGateUp) layers.push_back(*finding.layer);
+  }
+  if (layers.empty()) return "";
+  return std::format(
+      "GATE AND UP LOOK SWAPPED in layer{} {} of {}: its gate is the checkpoint's up, and its up "
+      "the "
+      "checkpoint's gate. The model computes something else.",
+      layers.size() == 1 ? "" : "s", Ranges(layers), FileName(report));
 }
 
 std::vector<std::string> OtherWarnings(const ModelReport& report) {

@@ -16,6 +16,7 @@ namespace sluice {
 
 // Sentences for a person who has not seen the tables.
 struct Verdict {
+  std::string loss;    // what it cost the model's predictions, or how to find out
   std::string cost;    // how far the blocks' outputs are from FP32's
   std::string source;  // which part most of it comes from
   std::string size;    // what was gained
@@ -29,6 +30,9 @@ std::optional<size_t> WorstLayer(const ModelReport& report);
 // The mean over all layers of the error with only `part` quantized; nullopt: no layer has it.
 std::optional<double> MeanError(const ModelReport& report, const Part& part);
 
+// The packed file's name without its folders, printable.
+std::string FileName(const ModelReport& report);
+
 // The bytes that all matrices would take in FP32.
 uint64_t Fp32Bytes(const ModelReport& report);
 
@@ -40,6 +44,9 @@ std::string SizeVerdict(const FfnTotals& stored, const SourceReport& source);
 
 // Loud words where the source was quantized before; empty where it was not.
 std::string QuantizedSourceWarning(const SourceReport& source);
+
+// Loud words where the file's gate and up look swapped, with the layers; empty elsewhere.
+std::string SwapWarning(const ModelReport& report);
 
 // The report's warnings without the one that RandomInputsWarning puts in larger letters.
 std::vector<std::string> OtherWarnings(const ModelReport& report);

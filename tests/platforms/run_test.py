@@ -17,7 +17,7 @@ import time
 import unittest
 
 TREE = pathlib.Path(__file__).resolve().parents[2]
-COMMANDS = "demo build test test-real test-kit sluice package bench format lint train shell remove-root".split()
+COMMANDS = "demo build test test-real test-kit test-page sluice package bench format lint train shell remove-root".split()
 
 # Plays bwrap: notes its arguments, sets what it is told to set, becomes the command.
 BWRAP = """

@@ -325,7 +325,10 @@ TEST(CompareBlock, ReportsAnAllZeroMatrix) {
   study.trained.matrices[Matrix::kDown].weights.assign(64 * 96, 0.0f);
   study.Quantize(test::AllOf(kQ4));
   const BlockComparison comparison = study.Compare();
-  EXPECT_THAT(comparison.warnings, ElementsAre(HasSubstr("down: all weights are zero")));
+  ASSERT_EQ(comparison.findings.size(), 1u);
+  EXPECT_EQ(comparison.findings[0].kind, FindingKind::kZeroMatrix);
+  EXPECT_EQ(comparison.findings[0].matrix, Matrix::kDown);
+  EXPECT_THAT(comparison.findings[0].message, HasSubstr("down: all weights are zero"));
   EXPECT_EQ(comparison.report.matrices[Matrix::kDown]->zero_blocks, 64u * 3);
   EXPECT_EQ(comparison.report.matrices[Matrix::kDown]->weight_relative_rmse, 0);
   EXPECT_EQ(comparison.report.output.relative_l2, 0);
@@ -342,6 +345,9 @@ TEST(CompareBlock, CountsZeroBlocksWithoutComplaint) {
   const BlockComparison comparison = study.Compare();
   EXPECT_EQ(comparison.report.matrices[Matrix::kGate]->zero_blocks, 1u);
   EXPECT_THAT(comparison.warnings, IsEmpty());
+  for (const Finding& finding : comparison.findings) {
+    EXPECT_EQ(finding.severity, Severity::kInfo) << finding.message;
+  }
 }
 
 // CASES H8: weights that were lost are named with their row.
@@ -366,10 +372,36 @@ TEST(CompareBlock, ReportsOutputsThatAreNotFinite) {
   study.computed[3 * 64 + 5] = std::numeric_limits<float>::quiet_NaN();
   const auto comparison = study.Judge();
   ASSERT_TRUE(comparison.has_value());
-  EXPECT_THAT(comparison->warnings, ElementsAre("the output of 1 of 9 tokens is not finite"));
+  const auto bad = std::ranges::find(comparison->findings, FindingKind::kNotFinite, &Finding::kind);
+  ASSERT_NE(bad, comparison->findings.end());
+  EXPECT_EQ(bad->token, 3u);
+  EXPECT_EQ(bad->message, "the output of 1 of 9 tokens is not finite");
   EXPECT_TRUE(std::isnan(comparison->report.output.relative_l2));
   EXPECT_EQ(comparison->report.output.worst_token, 3u);
   EXPECT_TRUE(std::isfinite(*comparison->report.attribution.matrices[Matrix::kUp]));
+}
+
+// The third term of the product's error, as differences of whole blocks.
+TEST(CompareBlock, GateAndUpInteract) {
+  test::Random random;
+  Study study(random, 64, 96);
+  study.Quantize({{kQ4, kQ4, kF32}});
+  const LayerReport report = study.Compare().report;
+  ASSERT_TRUE(report.interaction);
+  const double gate = *report.attribution.matrices[Matrix::kGate];
+  const double up = *report.attribution.matrices[Matrix::kUp];
+  const GateUpInteraction& both = *report.interaction;
+  EXPECT_GT(both.product, 0);
+  EXPECT_LT(both.product, gate + up);
+  const double first_order = gate * gate + up * up + 2 * both.cosine * gate * up;
+  EXPECT_NEAR(both.together, std::sqrt(first_order), both.product * (1 + 1e-9));
+  study.Quantize({{kQ4, kF32, kF32}});
+  const auto alone = study.Compare().report.interaction;
+  EXPECT_NEAR(alone->product, 0, 1e-12);
+  EXPECT_NEAR(alone->together, *study.Attribute().matrices[Matrix::kGate], 1e-12);
+  Study ungated(random, 64, 96, /*gated=*/false);
+  ungated.Quantize(test::AllOf(kQ4));
+  EXPECT_FALSE(ungated.Compare().report.interaction);
 }
 
 TEST(CompareBlock, RefusesOtherShapes) {

@@ -14,7 +14,7 @@ OPTIONS = {
     "quantize": "--output --weights --gate --up --down --override --layers --activations "
     "--calibration --report --config --threads --strict --force --quiet --method --tokens --text "
     "--context --resume --bits --size --max-error",
-    "report": "--calibration --json --html --config --backend --threads --quiet",
+    "report": "--calibration --eval --json --html --markdown --config --backend --threads --quiet",
     "eval": "--tokens --text --context --json --config --threads --quiet",
     "capture": "--output --tokens --text --context --sample --seed --config --threads --quiet",
     "inspect": "--json --verify --config --quiet",

@@ -13,6 +13,7 @@
 
 #include "quant/report/report_html.h"
 #include "quant/report/report_json.h"
+#include "quant/report/report_markdown.h"
 #include "quant/report/report_text.h"
 #include "quant/report/verdict.h"
 #include "tests/quant/report/synthetic_report.h"
@@ -139,9 +140,10 @@ TEST(ReportHtml, EveryTagIsClosed) {
   report.warnings = {"one"};
   const std::string html = ReportHtml(report, kOrigin);
   for (const char* tag :
-       {"html", "head", "style", "body", "main", "section", "div",    "table", "thead", "tbody",
-        "tr",   "td",   "th",    "p",    "ul",   "li",      "dl",     "dt",    "dd",    "span",
-        "i",    "b",    "code",  "pre",  "h1",   "h2",      "header", "footer"}) {
+       {"html",   "head",   "style", "body",  "main",   "section",    "div",     "table",  "thead",
+        "tbody",  "tr",     "td",    "th",    "p",      "ul",         "li",      "dl",     "dt",
+        "dd",     "span",   "i",     "b",     "code",   "pre",        "h1",      "h2",     "h3",
+        "header", "footer", "svg",   "title", "figure", "figcaption", "details", "summary"}) {
     const std::string name = tag;
     EXPECT_EQ(Count(html, "<" + name + ">") + Count(html, "<" + name + " "),
               Count(html, "</" + name + ">"))
@@ -172,7 +174,7 @@ TEST(ReportHtml, TheTemplateEscapesEverything) {
 
 TEST(ReportHtml, ShowsEveryLayerAndMatrix) {
   const std::string html = ReportHtml(test::SyntheticReport(5), kOrigin);
-  EXPECT_EQ(Count(html, "<i style=") + Count(html, "<i class=\"worst\""), 5u);
+  EXPECT_EQ(Count(html, "<figure>"), 15u);
   EXPECT_EQ(Count(html, "576 × 1536"), 5u);
   EXPECT_EQ(Count(html, "1536 × 576"), 10u);
   EXPECT_THAT(html, HasSubstr("sluice report model file"));
@@ -243,7 +245,150 @@ TEST(ReportHtml, FiguresThatAreNotFiniteDoNotBreakTheCharts) {
   report.totals.relative_l2_max = kInfinity;
   const std::string html = ReportHtml(report, kOrigin);
   EXPECT_THAT(html, HasSubstr("class=\"bad\""));
-  EXPECT_THAT(html, Not(testing::ContainsRegex("(width|height):-?(nan|inf)")));
+  EXPECT_THAT(html, Not(testing::ContainsRegex("(width|height|left|bottom):-?(nan|inf)")));
+  EXPECT_THAT(html, Not(testing::ContainsRegex("(points|x|y|d)=\"[^\"]*(nan|inf)")));
+}
+
+ModelReport WithFindings() {
+  ModelReport report = test::SyntheticReport(3);
+  report.findings = {{.kind = FindingKind::kOutlierWeight,
+                      .severity = Severity::kError,
+                      .layer = 1,
+                      .matrix = Matrix::kDown,
+                      .row = 71,
+                      .column = 1033,
+                      .block = 32,
+                      .message = "one of <them> | is *large*"}};
+  report.layers[2].super_weight = {.row = 11, .column = 222, .token = 33, .trained = 4.5};
+  report.loss = {.source = "text.txt",
+                 .tokens = 4096,
+                 .context = 512,
+                 .fp32_perplexity = 17.25,
+                 .file = {.file = "smol.sluice.safetensors",
+                          .perplexity = 18.5,
+                          .kl = {.mean = 0.0625, .median = 0.03125},
+                          .top1_agreement = 0.875,
+                          .per_position = {}}};
+  return report;
+}
+
+TEST(ReportForms, FindingsAreInAllOfThem) {
+  const ModelReport report = WithFindings();
+  const json finding = json::parse(ReportJson(report))["findings"][0];
+  EXPECT_EQ(finding, json({{"kind", "outlier_weight"},
+                           {"layer", 1},
+                           {"matrix", "down"},
+                           {"row", 71},
+                           {"column", 1033},
+                           {"block", 32},
+                           {"token", nullptr},
+                           {"severity", "error"},
+                           {"message", "one of <them> | is *large*"}}));
+  EXPECT_THAT(ReportText(report),
+              testing::ContainsRegex("outlier_weight +error +1 +down +71 +1033"));
+  const std::string html = ReportHtml(report, kOrigin);
+  EXPECT_THAT(html, HasSubstr("<div class=\"finding error\"><b>error: outlier_weight</b>"));
+  EXPECT_THAT(html, HasSubstr("layer 1, down, row 71, column 1033, block 32"));
+  EXPECT_THAT(html, HasSubstr("layer 2, down [11, 222] = 4.50"));
+  const std::string markdown = ReportMarkdown({&report, 1}, kOrigin);
+  EXPECT_THAT(markdown,
+              HasSubstr("| outlier\\_weight | error | layer 1, down, row 71, column 1033, "
+                        "block 32 | one of &lt;them&gt; \\| is \\*large\\* |"));
+}
+
+TEST(ReportForms, SwappedMatricesAreLoud) {
+  ModelReport report = test::SyntheticReport(4);
+  for (const std::string& form :
+       {ReportText(report), ReportHtml(report, kOrigin), ReportMarkdown({&report, 1}, kOrigin)}) {
+    EXPECT_THAT(form, Not(HasSubstr("SWAPPED")));
+  }
+  for (const size_t layer : {1, 2}) {
+    report.findings.push_back({.kind = FindingKind::kSwappedGateUp,
+                               .severity = Severity::kError,
+                               .layer = layer,
+                               .message = "swapped"});
+  }
+  const std::string said = "GATE AND UP LOOK SWAPPED in layers 1-2";
+  EXPECT_THAT(ReportText(report), HasSubstr("!! " + said));
+  EXPECT_THAT(ReportVerdictText(report), HasSubstr("!! " + said));
+  EXPECT_THAT(ReportHtml(report, kOrigin), HasSubstr("role=\"alert\"><p>" + said));
+  EXPECT_THAT(ReportMarkdown({&report, 1}, kOrigin), HasSubstr("**" + said));
+}
+
+// Verdict first, and the model's loss first in it.
+TEST(ReportForms, TheModelsLossLeads) {
+  const ModelReport report = WithFindings();
+  const json loss = json::parse(ReportJson(report))["evaluation"];
+  EXPECT_EQ(loss["fp32"]["perplexity"], 17.25);
+  EXPECT_EQ(loss["file"]["kl"]["mean"], 0.0625);
+  EXPECT_FALSE(loss["file"].contains("per_position"));
+  const std::string said = "perplexity goes from 17.25 to 18.50";
+  for (const std::string& form :
+       {ReportText(report), ReportHtml(report, kOrigin), ReportMarkdown({&report, 1}, kOrigin)}) {
+    EXPECT_LT(form.find(said), form.find("output is"));
+    EXPECT_THAT(form, Not(HasSubstr("was not measured")));
+  }
+  const ModelReport without = test::SyntheticReport(2);
+  for (const std::string& form : {ReportText(without), ReportHtml(without, kOrigin),
+                                  ReportMarkdown({&without, 1}, kOrigin)}) {
+    EXPECT_EQ(Count(form, "was not measured"), 1u);
+  }
+}
+
+TEST(ReportForms, SeveralFilesAreSideBySide) {
+  std::vector<ModelReport> reports = {test::SyntheticReport(4), WithFindings()};
+  reports[1].file = "other<file>.safetensors";
+  const json j = json::parse(ReportJson(reports));
+  EXPECT_EQ(j["schema"], "sluice.reports/1");
+  ASSERT_EQ(j["reports"].size(), 2u);
+  EXPECT_EQ(j["reports"][1], json::parse(ReportJson(reports[1])));
+  const std::string html = ReportHtml(reports, kOrigin);
+  EXPECT_EQ(Count(html, "<table class=\"heat\">"), 2u);
+  EXPECT_THAT(html, HasSubstr("other&lt;file&gt;.safetensors"));
+  EXPECT_THAT(html, Not(HasSubstr("<file>")));
+  // A curve for each file in one chart; the one that has fewer layers ends earlier.
+  const size_t chart = html.find("<div class=\"chart\">");
+  const std::string svg = html.substr(chart, html.find("</svg>", chart) - chart);
+  EXPECT_EQ(Count(svg, "<polyline"), 2u);
+  EXPECT_THAT(ReportMarkdown(reports, kOrigin), HasSubstr("## other&lt;file&gt;.safetensors"));
+}
+
+TEST(ReportMarkdown, TablesHaveTheirColumnsInEveryRow) {
+  std::vector<ModelReport> reports = {WithFindings(), WithFindings()};
+  for (ModelReport& report : reports) report.warnings = {"a | b"};
+  std::istringstream lines(ReportMarkdown(reports, kOrigin));
+  size_t columns = 0;
+  size_t tables = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("|")) {
+      columns = 0;
+      continue;
+    }
+    const size_t here = Count(line, "|") - Count(line, "\\|");
+    if (columns == 0) ++tables;
+    if (columns != 0) {
+      EXPECT_EQ(here, columns) << line;
+    }
+    columns = here;
+  }
+  EXPECT_EQ(tables, 2u + 2 * 6);
+}
+
+TEST(ReportMarkdown, WhatComesFromOutsideIsNoMarkup) {
+  const std::string attack = "<img src=x>[a](b)`c`|*d*_e_\n# f";
+  ModelReport report = test::SyntheticReport(1);
+  report.model = report.file = report.cpu = attack;
+  report.warnings = {attack};
+  const std::string markdown = ReportMarkdown({&report, 1}, {.command = "sluice", .version = "1"});
+  EXPECT_THAT(markdown, Not(HasSubstr("<img")));
+  EXPECT_THAT(markdown, Not(HasSubstr("[a](b)")));
+  EXPECT_THAT(markdown, Not(HasSubstr("\n# f")));
+  EXPECT_THAT(markdown, HasSubstr("\\[a\\](b)\\`c\\`\\|\\*d\\*\\_e\\_"));
+}
+
+TEST(ReportHtml, ThirtyLayersAreSmall) {
+  const ModelReport report = test::SyntheticReport(30);
+  EXPECT_LT(ReportHtml(report, kOrigin).size(), 500u * 1000);
 }
 
 TEST(ReportHtml, NoLayersNoCrash) {

@@ -10,14 +10,22 @@
 namespace sluice::test {
 
 inline MatrixReport SyntheticMatrix(WeightFormat format, size_t rows, size_t cols, double rmse) {
+  WeightHistogram histogram = {.limit = 0.4};
+  for (size_t i = 0; i < kHistogramBins; ++i) {
+    histogram.before[i] = 100 * i * (kHistogramBins - i);
+    histogram.after[i] = i % 4 == 0 ? 4 * histogram.before[i] : 0;
+  }
   return {.format = format,
           .requested = format,
+          .method = "rtn",
+          .requested_method = "rtn",
           .rows = rows,
           .cols = cols,
           .bits_per_weight = format.type == WeightType::kInt8 ? 8.5 : 4.5,
           .weight_relative_rmse = rmse,
           .weight_max_abs_error = rmse / 4,
-          .zero_blocks = 0};
+          .zero_blocks = 0,
+          .histogram = histogram};
 }
 
 inline LayerReport SyntheticLayer(size_t layer, size_t d, size_t m, bool gated) {
@@ -43,6 +51,11 @@ inline LayerReport SyntheticLayer(size_t layer, size_t d, size_t m, bool gated) 
                    .cosine_min = 0.9832,
                    .max_abs_error = 0.314,
                    .worst_token = 7 + layer};
+  if (gated) report.interaction = {.together = 0.098 * wave, .product = 0.004, .cosine = 0.02};
+  report.worst_tokens = {{.token = 7 + layer, .relative_l2 = 0.25 * wave, .share = 0.125}};
+  report.worst_neurons = {
+      {.neuron = 1234, .share = 0.25 * wave, .key = 0.2 * wave, .value = 0.05 * wave, .token = 3}};
+  report.peaks = {{ActivationSite::kOutput, 5, 321, 1234.5, 987.0, 12.0}};
   return report;
 }
 
