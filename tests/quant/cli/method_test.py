@@ -56,6 +56,18 @@ class Methods(support.CommandTest):
             self.assertLess(mse[layer], rtn[layer])
             self.assertLess(gptq[layer], 0.97 * mse[layer])
 
+    def test_errors_on_the_fitted_inputs_are_said_to_flatter(self):
+        note = "the inputs that gptq was fitted to"
+        inputs = ["--calibration", self.inputs(), "--force", "--strict"]
+        path, report = self.dir / "packed.safetensors", self.dir / "r.json"
+        options = ["--layers", "0", "--report", report, *inputs]
+        text = run("quantize", TINY, "-o", path, "--method", "gptq", *options).stdout
+        self.assertIn(note, text)
+        self.assertTrue(any(note in w for w in read_json("report", report)["warnings"]))
+        self.assertNotIn("was fitted to", run("quantize", TINY, "-o", path, *options).stdout)
+        text = ["--method", "mse", "--text", TEXT]
+        self.assertNotIn("was fitted to", run("quantize", TINY, "-o", path, *text, *options).stdout)
+
     def test_gptq_on_text_is_better_than_rtn_in_every_layer(self):
         rtn = self.errors()
         gptq = self.errors("--method", "gptq", "--text", TEXT, "--context", "256")
