@@ -12,32 +12,17 @@ weight. Everything is written as F32. Needs the packages `gguf` and `numpy`.
 
 import argparse
 
-import gguf
 import numpy as np
-
-# Metadata that the writer makes itself.
-OWN_KEYS = {"general.architecture", "general.file_type", "general.quantization_version"}
+from model_files import GgufModel
 
 
-def copy_metadata(reader, writer):
-    for name, field in reader.fields.items():
-        if name.startswith("GGUF.") or name in OWN_KEYS:
-            continue
-        kind = field.types[0]
-        sub = field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None
-        writer.add_key_value(name, field.contents(), kind, sub_type=sub)
-
-
-def read_f32(tensor):
-    shape = tuple(int(n) for n in reversed(tensor.shape))
-    return gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(np.float64).reshape(shape)
-
-
-def fold(tensors, layer, random):
+def fold(model, layer, random):
     """Off the grid, in place. (Gemma's files hold norms with the 1 that its code adds.)"""
-    prefix = f"blk.{layer}."
-    gate, up, down, norm = (prefix + n + ".weight"
-                            for n in ("ffn_gate", "ffn_up", "ffn_down", "ffn_norm"))
+    tensors = model.tensors
+    gate, up, down = model.matrix_names(layer)
+    norm = f"blk.{layer}.ffn_norm.weight"
+    for name in (gate, up, down, norm):
+        tensors[name] = tensors[name].astype(np.float64)
     scale = tensors[norm]
     for name in (gate, up):
         tensors[name] = tensors[name] * scale[None, :]
@@ -54,22 +39,11 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
 
-    reader = gguf.GGUFReader(arguments.model)
-    architecture = reader.fields["general.architecture"].contents()
-    tensors = {t.name: read_f32(t) for t in reader.tensors}
+    model = GgufModel(arguments.model)
     random = np.random.default_rng(arguments.seed)
-    for layer in range(int(reader.fields[architecture + ".block_count"].contents())):
-        fold(tensors, layer, random)
-
-    writer = gguf.GGUFWriter(arguments.out, architecture)
-    copy_metadata(reader, writer)
-    writer.add_file_type(gguf.LlamaFileType.ALL_F32)
-    for name, values in tensors.items():
-        writer.add_tensor(name, values.astype(np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    for layer in range(model.layers):
+        fold(model, layer, random)
+    model.write(arguments.out)
 
 
 if __name__ == "__main__":

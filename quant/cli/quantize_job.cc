@@ -344,7 +344,22 @@ class QuantizeJob {
     SLUICE_ASSIGN(report_, BuildReport(checkpoint, model, *calibration_, report_options));
     report_->file = options_.output;
     for (const std::string& warning : report_->warnings) Warn(warning);
-    return CheckStrict();
+    SLUICE_TRY(CheckStrict());
+    if (JudgedOnWhatWasFitted()) report_->warnings.push_back(FlatteringText());
+    return {};
+  }
+
+  // No mistake, so it is no warning that --strict turns into an error; but whoever reads the
+  // figures must know.
+  bool JudgedOnWhatWasFitted() const {
+    return report_ && options_.method != Method::kRtn && !on_text();
+  }
+
+  std::string FlatteringText() const {
+    return std::format(
+        "the errors are measured on {}, the inputs that {} was fitted to: on others they are "
+        "larger; `sluice report` measures them on any",
+        *options_.calibration, Name(options_.method));
   }
 
   void PrintPicked() const {
@@ -367,6 +382,7 @@ class QuantizeJob {
     Print(SummaryText(Summarize(matrices_)));
     Print("\n" + (report_ ? ReportVerdictText(*report_)
                           : SizeVerdictText(Account(layers), DescribeSource(checkpoint, layers))));
+    if (JudgedOnWhatWasFitted()) Print(std::format("  note: {}\n", FlatteringText()));
     if (!options_.reports.empty()) Print("\n");
     for (const ReportPath& report : options_.reports) {
       Print(std::format("  report: {}\n", Printable(report.path)));

@@ -55,6 +55,17 @@ class DecoderLayer {
   // overwritten.
   void AddBlockOutput(MatrixView<float> y, MatrixView<float> stream, const ThreadPool* pool) const;
 
+  // Changes y, the block's output, so that AddBlockOutput would add part · (to − from) more to a
+  // stream, all [t, d_model]. Where y is normed this holds up to the norm of the whole row, and not
+  // for channels whose norm weight is 0.
+  void MoveOutput(MatrixView<const float> to, MatrixView<const float> from, float part,
+                  MatrixView<float> y, const ThreadPool* pool) const;
+
+  // Whether the block's output is normed before it is added, as in Gemma 2 and 3.
+  bool norms_output() const;
+  // By what AddBlockOutput multiplies row y before the norm's weights: 1, or 1 / rms(y).
+  float OutputGain(std::span<const float> y) const;
+
  private:
   friend class Decoder;
   class Impl;

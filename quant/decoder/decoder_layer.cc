@@ -189,4 +189,26 @@ void DecoderLayer::AddBlockOutput(MatrixView<float> y, MatrixView<float> stream,
   AddToStream(impl_->post_block_norm(), y, stream, pool);
 }
 
+void DecoderLayer::MoveOutput(MatrixView<const float> to, MatrixView<const float> from, float part,
+                              MatrixView<float> y, const ThreadPool* pool) const {
+  const RmsNorm* norm = impl_->post_block_norm();
+  ParallelFor(pool, y.rows, kTaskRows, [&](size_t begin, size_t end) {
+    for (size_t r = begin; r < end; ++r) {
+      const auto row = y.row(r);
+      const float scale = part / OutputGain(row);
+      for (size_t c = 0; c < y.cols; ++c) {
+        const float weight = norm == nullptr ? 1.0f : norm->weights[c];
+        if (weight != 0.0f) row[c] += scale / weight * (to.row(r)[c] - from.row(r)[c]);
+      }
+    }
+  });
+}
+
+bool DecoderLayer::norms_output() const { return impl_->post_block_norm() != nullptr; }
+
+float DecoderLayer::OutputGain(std::span<const float> y) const {
+  const RmsNorm* norm = impl_->post_block_norm();
+  return norm == nullptr ? 1.0f : norm->Factor(y);
+}
+
 }  // namespace sluice

@@ -125,6 +125,7 @@ class LossBuilder {
       const double kl = mine.cross / reference.sum - log_sum(reference) + log_sum(mine);
       loss.kl = kl < 0 ? 0 : kl;  // rounding may leave a little less than nothing of equals
     }
+    loss.top = mine.top;
     loss.same_top = mine.top == reference.top;
     return loss;
   }

@@ -19,7 +19,8 @@ namespace sluice {
 struct TokenLoss {
   double nll = 0;         // −ln q(the token that follows)
   double kl = 0;          // Σ p·ln(p/q) over the vocabulary, in nats, p being the first stream's
-  bool same_top = false;  // p and q are largest at the same token (the first of equals)
+  size_t top = 0;         // the token at which q is largest; the first of equals
+  bool same_top = false;  // p is largest there too
 };
 
 // By stream, then by prediction: of every row of every window but its last, in order.

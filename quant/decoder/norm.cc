@@ -13,13 +13,18 @@ constexpr size_t kTaskRows = 64;
 
 }  // namespace
 
-void RmsNorm::Apply(std::span<const float> x, std::span<float> out) const {
+float RmsNorm::Factor(std::span<const float> x) const {
   const auto n = static_cast<Eigen::Index>(x.size());
   const Eigen::Map<const Eigen::ArrayXf> in(x.data(), n);
   const double mean = in.cast<double>().square().sum() / static_cast<double>(n);
-  const auto factor = static_cast<float>(1 / std::sqrt(mean + eps));
-  Eigen::Map<Eigen::ArrayXf>(out.data(), n) =
-      in * factor * Eigen::Map<const Eigen::ArrayXf>(weights.data(), n);
+  return static_cast<float>(1 / std::sqrt(mean + eps));
+}
+
+void RmsNorm::Apply(std::span<const float> x, std::span<float> out) const {
+  const auto n = static_cast<Eigen::Index>(x.size());
+  Eigen::Map<Eigen::ArrayXf>(out.data(), n) = Eigen::Map<const Eigen::ArrayXf>(x.data(), n) *
+                                              Factor(x) *
+                                              Eigen::Map<const Eigen::ArrayXf>(weights.data(), n);
 }
 
 void RmsNorm::Apply(MatrixView<const float> x, MatrixView<float> out,

@@ -14,6 +14,8 @@ struct RmsNorm {
   std::vector<float> weights;  // [n]; what multiplies, whatever offset the file has it with
   double eps = 0;
 
+  // 1 / √(mean(x²) + eps).
+  float Factor(std::span<const float> x) const;
   // out = x / √(mean(x²) + eps) ⊙ weights, one row; out may be x.
   void Apply(std::span<const float> x, std::span<float> out) const;
   // The same for every row.

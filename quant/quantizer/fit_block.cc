@@ -35,6 +35,13 @@ void Subtract(MatrixView<const float> a, MatrixView<const float> b, MatrixView<f
   }
 }
 
+// Row t times gains[t]; no gains are ones.
+void ScaleRows(std::span<const float> gains, MatrixView<float> m) {
+  for (size_t r = 0; r < gains.size(); ++r) {
+    for (float& v : m.row(r)) v *= gains[r];
+  }
+}
+
 double SquareSum(MatrixView<const float> m) {
   double sum = 0;
   for (size_t r = 0; r < m.rows; ++r) {
@@ -90,13 +97,15 @@ BlockFitter::BlockFitter(const FfnWeights& weights, const PerMatrix<WeightFormat
 }
 
 void BlockFitter::AddInputs(MatrixView<const float> x, MatrixView<const float> wanted,
-                            Purpose purpose) {
-  assert(x.rows <= kMaxTokens);
+                            Purpose purpose, std::span<const float> gains) {
+  assert(x.rows <= kMaxTokens && (gains.empty() || gains.size() == x.rows));
   const MatrixView<float> seen = Room(x_, x.rows, x.cols);
   Copy(x, seen);
   RoundActivations(seen, activations_.input, pool_);
   const MatrixView<float> difference = Room(difference_, x.rows, x.cols);
   Subtract(wanted, seen, difference);
+  ScaleRows(gains, seen);
+  ScaleRows(gains, difference);
   ForPurpose(purpose, inputs_, [&](LossMoments& moments) {
     AddSecondMoments(seen, moments, pool_);
     AddCrossMoments(difference, seen, moments.shift, pool_);
@@ -146,11 +155,14 @@ MatrixView<float> BlockFitter::RoundedHidden(MatrixView<const float> x) {
   return hidden;
 }
 
-void BlockFitter::AddHidden(MatrixView<const float> x, MatrixView<const float> y, Purpose purpose) {
+void BlockFitter::AddHidden(MatrixView<const float> x, MatrixView<const float> y, Purpose purpose,
+                            std::span<const float> gains) {
   const MatrixView<float> hidden = RoundedHidden(x);
   const MatrixView<float> miss = Room(y_, y.rows, y.cols);
   BlockOutput(weights_, hidden, miss, pool_);
   Subtract(miss, y, miss);
+  ScaleRows(gains, hidden);
+  ScaleRows(gains, miss);
   ForPurpose(purpose, hidden_, [&](LossMoments& moments) {
     AddSecondMoments(hidden, moments, pool_);
     AddCrossMoments(miss, hidden, moments.shift, pool_);

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "quant/checkpoint/ffn_weights.h"
@@ -38,12 +39,15 @@ class BlockFitter {
 
   // x [t, d_model]: what the quantized block will be given, before its activations are rounded.
   // `wanted`, of that shape: gate and up shall give what they give for it in FP32; usually x.
-  void AddInputs(MatrixView<const float> x, MatrixView<const float> wanted, Purpose purpose);
+  // `gains` [t], or empty for 1: errors of a token count by its square.
+  void AddInputs(MatrixView<const float> x, MatrixView<const float> wanted, Purpose purpose,
+                 std::span<const float> gains = {});
   // Errors: those of FitMatrix, with the matrix's name.
   Status FitInput();
 
-  // The same x, and y [t, d_model], what the block shall give for it.
-  void AddHidden(MatrixView<const float> x, MatrixView<const float> y, Purpose purpose);
+  // The same x and gains, and y [t, d_model], what the block shall give for it.
+  void AddHidden(MatrixView<const float> x, MatrixView<const float> y, Purpose purpose,
+                 std::span<const float> gains = {});
   Status FitHidden();
 
   // What the quantized block gives for x, after FitHidden: in f32, so up to rounding what its

@@ -47,6 +47,7 @@ struct StreamFitter::Piece {
   MatrixView<float> exact;
   MatrixView<float> rounded;
   Purpose purpose = Purpose::kFit;
+  std::span<float> gains;  // BlockFitter's; empty where the block's output is not normed
 };
 
 StreamFitter::StreamFitter(const Decoder& decoder, const Tokens& tokens,
@@ -96,7 +97,8 @@ void StreamFitter::ForPieces(Fn use) {
     const size_t count = std::min(size, n - begin);
     use(Piece{{streams_.exact.data() + begin * d, count, d},
               {streams_.rounded.data() + begin * d, count, d},
-              PurposeOfPiece(i, pieces)});
+              PurposeOfPiece(i, pieces),
+              gains_.empty() ? std::span<float>() : std::span(gains_).subspan(begin, count)});
   }
 }
 
@@ -108,20 +110,30 @@ void StreamFitter::RunExact(const FfnWeights& weights, MatrixView<const float> x
   BlockOutput(weights, hidden, y, pool_);
 }
 
+// How much of each token's error the norm after the block lets through.
+void StreamFitter::NoteGains(const DecoderLayer& layer, const FfnWeights& weights,
+                             MatrixView<const float> x, std::span<float> gains) {
+  const MatrixView<float> y = Room(y_, x.rows, x.cols);
+  RunExact(weights, x, y);
+  for (size_t r = 0; r < x.rows; ++r) gains[r] = layer.OutputGain(y.row(r));
+}
+
 Expected<PerMatrix<std::optional<MatrixFit>>> StreamFitter::Quantize(
     const FfnWeights& weights, const PerMatrix<WeightFormat>& formats,
     const BlockActivations& activations) {
   const size_t d = decoder_.d_model();
   SLUICE_ASSIGN(const DecoderLayer layer, Attend());
   BlockFitter fitter(weights, formats, activations, options_.fit, pool_);
+  gains_.resize(layer.norms_output() ? tokens_.ids.size() : 0);
   ForPieces([&](const Piece& piece) {
     const size_t rows = piece.exact.rows;
     const MatrixView<float> wanted = Room(x_exact_, rows, d);
     const MatrixView<float> x = Room(x_, rows, d);
     layer.BlockInput(piece.exact, wanted, pool_);
     layer.BlockInput(piece.rounded, x, pool_);
+    if (!piece.gains.empty()) NoteGains(layer, weights, x, piece.gains);
     MoveToward(x, options_.move, wanted);
-    fitter.AddInputs(x, wanted, piece.purpose);
+    fitter.AddInputs(x, wanted, piece.purpose, piece.gains);
   });
   SLUICE_TRY(fitter.FitInput());
   ForPieces([&](const Piece& piece) {
@@ -134,7 +146,8 @@ Expected<PerMatrix<std::optional<MatrixFit>>> StreamFitter::Quantize(
     layer.BlockInput(piece.rounded, x, pool_);
     RunExact(weights, x, y);
     MoveToward(y_exact, 1 - options_.move, y);
-    fitter.AddHidden(x, y, piece.purpose);
+    layer.MoveOutput(piece.exact, piece.rounded, options_.repair, y, pool_);
+    fitter.AddHidden(x, y, piece.purpose, piece.gains);
     layer.AddBlockOutput(y_exact, piece.exact, pool_);
   });
   SLUICE_TRY(fitter.FitHidden());

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "quant/decoder/decoder.h"
@@ -23,7 +24,11 @@ struct StreamOptions {
   // gives for the FP32 model's, as in GPTAQ (Li, Yin, Lee, Panda, 2025, arXiv:2504.02692): at 0 a
   // block does not know of the errors before it, at 1 it must undo all of them, which its inputs
   // need not allow, and learns the calibration text by heart.
-  float move = 0.25f;
+  float move = 0.5f;
+  // What part of the stream's error so far, FP32 minus quantized before the block, down's output is
+  // asked to take away besides. Down learns what of it follows from the hidden vector; most does
+  // not, and asking for all would be learning by heart.
+  float repair = 0.5f;
 };
 
 // The two residual streams, [tokens, d_model], between layers: all that is kept from one layer to
@@ -63,12 +68,16 @@ class StreamFitter {
   void ForPieces(Fn use);
   void RunExact(const FfnWeights& weights, MatrixView<const float> x, MatrixView<float> y);
 
+  void NoteGains(const DecoderLayer& layer, const FfnWeights& weights, MatrixView<const float> x,
+                 std::span<float> gains);
+
   const Decoder& decoder_;
   const Tokens& tokens_;
   StreamOptions options_;
   const ThreadPool* pool_;
   Streams streams_;
   size_t next_ = 0;
+  std::vector<float> gains_;  // by token; empty where the layer has no norm after the block
   std::vector<float> x_exact_, x_, y_exact_, y_, hidden_, scratch_;
 };
 

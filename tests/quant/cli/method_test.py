@@ -3,8 +3,10 @@
 killed run can go on."""
 
 import json
+import pathlib
 import signal
 import subprocess
+import tempfile
 import time
 import unittest
 
@@ -15,6 +17,11 @@ from safetensors.numpy import load_file, save_file
 from support import CALIBRATION, SLUICE, TINY, read_json, run
 
 TEXT = TINY / "heldout.txt"
+# Threads that wait spin, and these jobs are small.
+ONE = ["--threads", 1]
+# Where a test is not about how good a fit is: its first layers, on a part of the text.
+SOME = ["--layers", "0-1", *ONE]
+SHORT = 2048
 
 
 def methods_of(path):
@@ -28,12 +35,22 @@ def methods_of(path):
     }
 
 
-class Methods(support.CommandTest):
+class MethodTest(support.CommandTest):
+    def setUp(self):
+        super().setUp()
+        # Not in self.dir, where tests look for what is left behind.
+        folder = tempfile.TemporaryDirectory(prefix="sluice-test.")
+        self.addCleanup(folder.cleanup)
+        self.short = pathlib.Path(folder.name) / "short.txt"
+        self.short.write_bytes(TEXT.read_bytes()[:SHORT])
+
+
+class Methods(MethodTest):
     def errors(self, *options):
         """Each layer's error on inputs that calibration had no part in."""
         packed = self.dir / "packed.safetensors"
         report = self.dir / "report.json"
-        run("quantize", TINY, "-o", packed, "--force", *options)
+        run("quantize", TINY, "-o", packed, "--force", *ONE, *options)
         run("report", TINY, packed, "--calibration", self.other_inputs(), "--json", report)
         return [layer["output"]["relative_l2"] for layer in read_json("report", report)["layers"]]
 
@@ -56,6 +73,18 @@ class Methods(support.CommandTest):
             self.assertLess(mse[layer], rtn[layer])
             self.assertLess(gptq[layer], 0.97 * mse[layer])
 
+    def test_errors_on_the_fitted_inputs_are_said_to_flatter(self):
+        note = "the inputs that gptq was fitted to"
+        inputs = ["--calibration", self.inputs(), "--force", "--strict"]
+        path, report = self.dir / "packed.safetensors", self.dir / "r.json"
+        options = ["--layers", "0", "--report", report, *inputs, *ONE]
+        text = run("quantize", TINY, "-o", path, "--method", "gptq", *options).stdout
+        self.assertIn(note, text)
+        self.assertTrue(any(note in w for w in read_json("report", report)["warnings"]))
+        self.assertNotIn("was fitted to", run("quantize", TINY, "-o", path, *options).stdout)
+        text = ["--method", "mse", "--text", self.short]
+        self.assertNotIn("was fitted to", run("quantize", TINY, "-o", path, *text, *options).stdout)
+
     def test_gptq_on_text_is_better_than_rtn_in_every_layer(self):
         rtn = self.errors()
         gptq = self.errors("--method", "gptq", "--text", TEXT, "--context", "256")
@@ -63,7 +92,7 @@ class Methods(support.CommandTest):
             self.assertLess(gptq[layer], 0.9 * rtn[layer])
 
     def test_the_file_says_which_method_each_matrix_got(self):
-        path = self.quantize("--method", "gptq", "--text", TEXT, "--override", "1:down=bf16")
+        path = self.quantize("--method", "gptq", "--text", self.short, "--override", "1:down=bf16", *ONE)
         methods = methods_of(path)
         self.assertEqual(methods.pop((1, "down")), (None, None))
         self.assertEqual(set(methods.values()), {("gptq", "gptq")})
@@ -77,7 +106,7 @@ class Methods(support.CommandTest):
         inputs["model.layers.2.mlp.input"][:] = 0
         save_file(inputs, zero)
         path = self.dir / "packed.safetensors"
-        options = ["--method", "gptq", "--calibration", zero]
+        options = ["--method", "gptq", "--calibration", zero, *ONE]
         warnings = run("quantize", TINY, "-o", path, *options).warnings
         self.assertTrue(any("layer 2: gate is quantized by mse" in w for w in warnings), warnings)
         self.assertEqual(methods_of(path)[2, "gate"], ("mse", "gptq"))
@@ -91,21 +120,21 @@ class Methods(support.CommandTest):
         del inputs["model.layers.1.mlp.input"]
         some = self.dir / "some.safetensors"
         save_file(inputs, some)
-        path = self.quantize("--method", "gptq", "--calibration", some)
+        path = self.quantize("--method", "gptq", "--calibration", some, *SOME)
         self.assertEqual(methods_of(path)[1, "up"], ("rtn", "gptq"))
         self.assertEqual(methods_of(path)[0, "up"], ("gptq", "gptq"))
 
     def test_the_same_bits_for_any_number_of_threads(self):
-        for source in (["--text", TEXT], ["--calibration", CALIBRATION]):
+        for source in (["--text", self.short], ["--calibration", CALIBRATION]):
             paths = [self.dir / f"{threads}.safetensors" for threads in (1, 2, 3)]
             for threads, path in enumerate(paths, 1):
-                options = ["--method", "gptq", *source, "--threads", threads, "--force"]
-                run("quantize", TINY, "-o", path, *options)
+                options = ["--method", "gptq", *source, "--layers", "0-1", "--threads", threads]
+                run("quantize", TINY, "-o", path, "--force", *options)
             for path in paths[1:]:
                 self.assertEqual(paths[0].read_bytes(), path.read_bytes())
 
     def test_only_some_layers_on_text(self):
-        path = self.quantize("--method", "gptq", "--text", TEXT, "--layers", "1-2")
+        path = self.quantize("--method", "gptq", "--text", self.short, "--layers", "1-2", *ONE)
         self.assertEqual({layer for layer, _ in methods_of(path)}, {1, 2})
 
 
@@ -153,9 +182,9 @@ class Refusals(support.CommandTest):
         self.assertEqual(self.files(), ["llama"])
 
 
-class Budget(support.CommandTest):
+class Budget(MethodTest):
     def layers(self, *options):
-        path = self.quantize("--text", TEXT, *options)
+        path = self.quantize("--text", self.short, *ONE, *options)
         return support.run_json("inspect", "inspect", path, "--json")
 
     def test_bits_are_used_and_not_exceeded(self):
@@ -172,7 +201,7 @@ class Budget(support.CommandTest):
 
     def test_it_says_what_it_chose_why_and_both_losses(self):
         path = self.dir / "packed.safetensors"
-        options = ["--method", "gptq", "--text", TEXT, "--bits", "5"]
+        options = ["--method", "gptq", "--text", self.short, "--bits", "5", *ONE]
         text = run("quantize", TINY, "-o", path, *options).stdout
         self.assertRegex(text, r"formats chosen: [\d.]+ bits per weight; \d+ x q")
         self.assertRegex(text, r"layer \d (gate|up|down): predicted loss [\d.e-]+, with q")
@@ -182,13 +211,14 @@ class Budget(support.CommandTest):
     def test_a_smaller_loss_takes_more_bytes(self):
         sizes = []
         for loss in (0.1, 0.001):
-            path = self.quantize("--text", TEXT, "--max-error", loss)
+            path = self.quantize("--text", self.short, "--max-error", loss, *ONE)
             sizes.append(path.stat().st_size)
         self.assertLess(sizes[0], sizes[1])
 
     def test_budgets_that_cannot_be_met_or_contradict(self):
         path = self.dir / "x"
-        error = run("quantize", TINY, "-o", path, "--text", TEXT, "--bits", "3", status=1).error
+        few = ["--text", self.short, "--bits", "3", *ONE]
+        error = run("quantize", TINY, "-o", path, *few, status=1).error
         self.assertIn("bits per weight", error)
         run("quantize", TINY, "-o", path, "--text", TEXT, "--bits=5", "--size=1MB", status=2)
         run("quantize", TINY, "-o", path, "--text", TEXT, "--bits=5", "--down=qc8w", status=2)
@@ -200,8 +230,8 @@ class Resume(support.CommandTest):
     def setUp(self):
         super().setUp()
         self.text = self.dir / "text.txt"
-        self.text.write_bytes(TEXT.read_bytes() * 3)
-        self.options = ["--method", "gptq", "--text", self.text]
+        self.text.write_bytes(TEXT.read_bytes())
+        self.options = ["--method", "gptq", "--text", self.text, *ONE]
         self.path = self.dir / "packed.safetensors"
         self.partial = self.dir / "packed.safetensors.partial"
 

@@ -12,6 +12,7 @@
 
 #include "quant/decoder/losses.h"
 #include "tests/quant/decoder/run_decoder.h"
+#include "tests/support/correlated.h"
 #include "tests/support/safetensors_bytes.h"
 
 namespace sluice::test {
@@ -69,6 +70,40 @@ TEST(Decoder, BundledModelHasPyTorchsPerplexity) {
   const double bits = figures["heldout_bits_per_byte"];
   EXPECT_NEAR(nats / std::log(2) / count, bits, 1e-5);
   EXPECT_NEAR(std::exp(nats / count), std::exp2(bits), 5e-5);  // 3.188…: 4 digits
+}
+
+// What is asked of a block's output arrives in the stream: as it is, or, where a norm follows, up
+// to one factor for the row.
+TEST(Decoder, MovedOutputsMoveTheStream) {
+  for (const std::string_view name : {"llama", "gemma", "gemma2", "gemma3"}) {
+    SCOPED_TRACE(name);
+    const TempDir dir;
+    const Decoder decoder = OpenDecoder(name, dir).value();
+    const DecoderLayer layer = decoder.Layer(1).value();
+    EXPECT_EQ(layer.norms_output(), name == "gemma2" || name == "gemma3");
+    Random random;
+    const size_t d = decoder.d_model();
+    FloatMatrix y = NormalMatrix(random, 5, d, 3), to = NormalMatrix(random, 5, d),
+                from = NormalMatrix(random, 5, d);
+    const auto added = [&](FloatMatrix output) {
+      FloatMatrix stream(5, d);
+      layer.AddBlockOutput({output.values.data(), 5, d}, {stream.values.data(), 5, d}, nullptr);
+      return stream;
+    };
+    const FloatMatrix before = added(y);
+    FloatMatrix moved = y;
+    layer.MoveOutput(to.view(), from.view(), 0.25f, {moved.values.data(), 5, d}, nullptr);
+    const FloatMatrix after = added(moved);
+    for (size_t r = 0; r < 5; ++r) {
+      const float factor =
+          layer.OutputGain(moved.view().row(r)) / layer.OutputGain(y.view().row(r));
+      EXPECT_EQ(factor == 1, !layer.norms_output());
+      for (size_t c = 0; c < d; ++c) {
+        const float wanted = before(r, c) + 0.25f * (to(r, c) - from(r, c));
+        EXPECT_NEAR(after(r, c), wanted * factor, 1e-5 * (1 + std::fabs(wanted)));
+      }
+    }
+  }
 }
 
 // A fixture without one of its tensors, or with another.

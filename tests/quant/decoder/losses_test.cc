@@ -26,10 +26,11 @@ std::vector<double> LogSoftmax(std::span<const double> logits) {
 
 TokenLoss Expected(std::span<const double> reference, std::span<const double> mine, size_t target) {
   const std::vector<double> p = LogSoftmax(reference), q = LogSoftmax(mine);
-  TokenLoss loss{.nll = -q[target], .kl = 0, .same_top = false};
+  const auto top = [](const std::vector<double>& logs) {
+    return static_cast<size_t>(std::ranges::max_element(logs) - logs.begin());
+  };
+  TokenLoss loss{.nll = -q[target], .kl = 0, .top = top(q), .same_top = top(p) == top(q)};
   for (size_t i = 0; i < p.size(); ++i) loss.kl += std::exp(p[i]) * (p[i] - q[i]);
-  loss.same_top =
-      std::ranges::max_element(p) - p.begin() == std::ranges::max_element(q) - q.begin();
   return loss;
 }
 
@@ -98,6 +99,7 @@ TEST_P(LossesTest, AreThoseOfTheWholeSoftmax) {
       const TokenLoss& actual = (*losses)[1][prediction];
       EXPECT_NEAR(actual.nll, expected.nll, 1e-5);
       EXPECT_NEAR(actual.kl, expected.kl, 1e-5);
+      EXPECT_EQ(actual.top, expected.top);
       EXPECT_EQ(actual.same_top, expected.same_top);
       agreed += actual.same_top;
       EXPECT_NEAR((*losses)[0][prediction].nll, Expected(logits(p), logits(p), target).nll, 1e-5);
