@@ -91,6 +91,7 @@ std::vector<ActivationPeak> FindPeaks(ActivationSite site, const DoubleMatrix& v
   if (tops.empty()) return {};
   const double median = MedianMagnitude(values);
   std::vector<ActivationPeak> peaks;
+  peaks.reserve(tops.size());
   for (const ChannelTop& top : tops) peaks.push_back(PeakOf(site, top, values, median));
   return peaks;
 }
@@ -112,6 +113,7 @@ std::vector<ActivationPeak> FindSpikes(ActivationSite site, const DoubleMatrix& 
   if (tops.empty()) return {};
   const double median = MedianMagnitude(values);
   std::vector<ActivationPeak> spikes;
+  spikes.reserve(tops.size());
   for (const ChannelTop& top : tops) spikes.push_back(PeakOf(site, top, values, median));
   return spikes;
 }

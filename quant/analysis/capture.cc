@@ -41,6 +41,7 @@ class ChannelSums {
 
   std::vector<float> SecondMoments() const {
     std::vector<float> moments;
+    moments.reserve(squares_.size());
     for (const double s : squares_) {
       moments.push_back(static_cast<float>(s / static_cast<double>(rows_)));
     }

@@ -28,7 +28,6 @@ EXPECTED = {
     "neon_i8mm.cc.o": [(LANES, 18, "smmla")],
     "avx2_vnni.cc.o": [(ROW, 4, "vpdpbusd"), (PANEL, 4, "vpdpbusd")],
     "avx3_dl.cc.o": [(ROW, 4, "vpdpbusd"), (PANEL, 4, "vpdpbusd")],
-    "avx3_zen4.cc.o": [(ROW, 4, "vpdpbusd")],
 }
 
 CALL = r"(bl|blr|call)$"
