@@ -124,6 +124,7 @@ PageData Series(const Curve& curve, const LogAxis& axis) {
 
 std::vector<size_t> LayersOf(const ModelReport& report) {
   std::vector<size_t> layers;
+  layers.reserve(report.layers.size());
   for (const LayerReport& layer : report.layers) layers.push_back(layer.layer);
   return layers;
 }
