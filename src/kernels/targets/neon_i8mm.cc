@@ -20,7 +20,10 @@ namespace i8mm {
 
 namespace {
 void DotTilesOrRows(const DotArgs& args) {
-  if (args.tiles == nullptr) return dotprod::GetKernels().dot(args);
+  // (A float matrix may share its activations with one that has tiles.)
+  if (args.tiles == nullptr || !args.layout.format.quantized()) {
+    return dotprod::GetKernels().dot(args);
+  }
   args.layout.format.type == WeightType::kInt4 ? DotQuantized<Int4Weights>(args)
                                                : DotQuantized<Int8Weights>(args);
 }
