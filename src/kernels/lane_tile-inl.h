@@ -287,8 +287,9 @@ class LaneTile {
       UnrollTile<kSums, kV>([&](auto s, auto c) SLUICE_LAMBDA { Hide(sum[s][c]); });
     } while (weights < end);
     Floats bits;
+    const bool last = strip.last();
     UnrollTile<kSums, kV>([&](auto s, auto c) SLUICE_LAMBDA {
-      bits[s][c] = strip.last() ? ToFloat(sum[s][c]) : vreinterpretq_f32_s32(sum[s][c]);
+      bits[s][c] = last ? ToFloat(sum[s][c]) : vreinterpretq_f32_s32(sum[s][c]);
     });
     StoreSums(strip, v, bits, args);
   }
@@ -313,6 +314,7 @@ class LaneTile {
   // are constant along K.
   static HWY_INLINE void StoreSums(const TileStrips<1>& strip, size_t v, const Floats& acc,
                                    const TileTokens& args) {
+    const bool last = strip.last();  // divides, so once
     UnrollTile<kT, kV>([&](auto t, auto c) SLUICE_LAMBDA {
       float32x4_t y = acc[t][c];
       if constexpr (kPairs) {
@@ -320,7 +322,7 @@ class LaneTile {
         y = t % 2 == 0 ? vzip1q_f32(acc[kPair][c], acc[kPair + 1][c])
                        : vzip2q_f32(acc[kPair][c], acc[kPair + 1][c]);
       }
-      if (strip.last()) {
+      if (last) {
         y = ApplyConstantScales<kMode>(VF(y), strip.scales[0], v + c,
                                        args.x_scales + t * args.x_scale_stride)
                 .raw;
