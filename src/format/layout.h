@@ -54,8 +54,10 @@ struct PackedLayout {
 
   constexpr size_t strips() const { return DivCeil(rows, kStripRows); }
   constexpr size_t padded_rows() const { return strips() * kStripRows; }
+  // Blocks are powers of two; every kernel call asks, and a division takes as long as some tokens.
   constexpr size_t padded_cols() const {
-    return RoundUp(cols, format.block > kActivationBlock ? format.block : kActivationBlock);
+    const size_t block = format.block > kActivationBlock ? format.block : kActivationBlock;
+    return (cols + block - 1) & ~(block - 1);
   }
   // Values along K under one scale; the whole padded row when there is one scale a row.
   constexpr size_t block() const { return format.blocked() ? format.block : padded_cols(); }

@@ -114,8 +114,8 @@ HWY_INLINE const void* WeightTile(const std::byte* strip, const PackedLayout& la
 // memory gives them.
 inline constexpr size_t kAmxPrefetchBytes = 512;
 
-// Asks for the 64 columns of int8 weights that lie kAmxPrefetchBytes behind column k; behind the
-// strip's end lies, as a rule, what the next call reads.
+// Asks for the weights of 64 columns that lie kAmxPrefetchBytes behind column k; behind the strip's
+// end lies, as a rule, what the next call reads.
 template <bool kInt4>
 HWY_INLINE void AskBehind(const std::byte* strip, size_t k) {
   constexpr size_t kBytesPerK = kStripRows * (kInt4 ? 4 : 8) / 8;

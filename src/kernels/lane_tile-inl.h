@@ -314,7 +314,7 @@ class LaneTile {
   // are constant along K.
   static HWY_INLINE void StoreSums(const TileStrips<1>& strip, size_t v, const Floats& acc,
                                    const TileTokens& args) {
-    const bool last = strip.last();  // divides, so once
+    const bool last = strip.last();
     UnrollTile<kT, kV>([&](auto t, auto c) SLUICE_LAMBDA {
       float32x4_t y = acc[t][c];
       if constexpr (kPairs) {

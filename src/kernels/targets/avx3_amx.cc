@@ -4,6 +4,7 @@
 #define SLUICE_EXTENSION "amx-tile,amx-int8"
 
 #include "src/kernels/dot_amx-inl.h"
+#include "src/kernels/named.h"
 
 namespace sluice::N_AVX3_DL {
 
@@ -30,8 +31,7 @@ void Dot(const DotArgs& args) {
 
 const Kernels& GetKernels() {
   static const Kernels kernels = [] {
-    Kernels k = plain::GetKernels();
-    k.target = "AVX3_AMX";
+    Kernels k = Named("AVX3_AMX", plain::GetKernels());
     k.tile_height = TileHeight;
     k.dot = Dot;
     return k;

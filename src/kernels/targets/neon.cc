@@ -1,6 +1,6 @@
 // Kernels for NEON: those of NEON_WITHOUT_AES under the name of the CPUs that have AES, which they
 // do not use; compiled by itself this came out as the same number of instructions everywhere.
-#include "src/kernels/kernels.h"
+#include "src/kernels/named.h"
 
 namespace sluice {
 
@@ -11,11 +11,7 @@ const Kernels& GetKernels();
 namespace N_NEON::plain {
 
 const Kernels& GetKernels() {
-  static const Kernels kernels = [] {
-    Kernels k = N_NEON_WITHOUT_AES::plain::GetKernels();
-    k.target = "NEON";
-    return k;
-  }();
+  static const Kernels kernels = Named("NEON", N_NEON_WITHOUT_AES::plain::GetKernels());
   return kernels;
 }
 

@@ -7,6 +7,7 @@
 #define SLUICE_DOT4_SMMLA
 
 #include "src/kernels/dot-inl.h"
+#include "src/kernels/named.h"
 
 namespace sluice::N_NEON_WITHOUT_AES {
 
@@ -31,8 +32,7 @@ void DotTilesOrRows(const DotArgs& args) {
 
 const Kernels& GetKernels() {
   static const Kernels kernels = [] {
-    Kernels k = dotprod::GetKernels();
-    k.target = "NEON_I8MM";
+    Kernels k = Named("NEON_I8MM", dotprod::GetKernels());
     k.tile_columns = kDotColumns;
     k.dot = DotTilesOrRows;
     return k;
