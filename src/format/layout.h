@@ -54,7 +54,7 @@ struct PackedLayout {
 
   constexpr size_t strips() const { return DivCeil(rows, kStripRows); }
   constexpr size_t padded_rows() const { return strips() * kStripRows; }
-  // Blocks are powers of two; every kernel call asks, and a division takes as long as some tokens.
+  // Blocks are powers of two, so it takes no division: kernels ask in every tile.
   constexpr size_t padded_cols() const {
     const size_t block = format.block > kActivationBlock ? format.block : kActivationBlock;
     return (cols + block - 1) & ~(block - 1);
