@@ -31,7 +31,7 @@ PackedMatrix RandomMatrix(WeightFormat format) {
   std::mt19937 engine(2);
   QuantizedMatrix matrix;
   matrix.format = format;
-  matrix.rows = kMaxStrips * kStripRows;
+  matrix.rows = kTileStrips * kStripRows;
   matrix.cols = kCols;
   if (!format.quantized()) {
     return *Pack(EncodeFloat(RandomVector(matrix.rows * kCols), matrix.rows, kCols, format));
@@ -101,8 +101,8 @@ void Dot(benchmark::State& state, const Kernels& kernels, WeightFormat format,
   AlignedBuffer out = *AlignedBuffer::Create(tokens * kDotStride * sizeof(float));
   DotArgs args;
   args.layout = matrix.layout;
-  args.num_strips = kMaxStrips;
-  for (size_t s = 0; s < kMaxStrips; ++s) {
+  args.num_strips = kTileStrips;
+  for (size_t s = 0; s < kTileStrips; ++s) {
     args.weights[s] = matrix.strip_weights(s);
     if (format.quantized()) args.scales[s] = matrix.strip_scales(s);
   }

@@ -19,7 +19,7 @@
 namespace sluice {
 namespace {
 
-constexpr size_t kRows = kMaxStrips * kStripRows;
+constexpr size_t kRows = kTileStrips * kStripRows;
 constexpr size_t kCols = 512;
 
 auto Check(auto result) {
@@ -65,8 +65,8 @@ void CallKernel(const Kernels& kernels, const PackedMatrixView& matrix, Activati
   AlignedBuffer out = Check(AlignedBuffer::Create(tokens * kDotStride * sizeof(float)));
   DotArgs args;
   args.layout = matrix.layout;
-  args.num_strips = kMaxStrips;
-  for (size_t s = 0; s < kMaxStrips; ++s) {
+  args.num_strips = kTileStrips;
+  for (size_t s = 0; s < kTileStrips; ++s) {
     args.weights[s] = matrix.strip_weights(s);
     args.scales[s] = matrix.strip_scales(s);
   }

@@ -18,11 +18,12 @@
 namespace sluice {
 namespace {
 
-// Rows of the hidden vector that one piece of work makes: one activation block, two strips of gate
-// and two of up.
-constexpr size_t kUnitRows = kActivationBlock;
-constexpr size_t kUnitStrips = kUnitRows / kStripRows;
-static_assert(2 * kUnitStrips <= kMaxStrips);
+// A piece of work makes whole activation blocks of the hidden vector.
+static_assert(kTileStrips / 2 * kStripRows % kActivationBlock == 0);
+
+// Results of one dot call, of one token or of many.
+constexpr size_t kDotFloats = kMaxDotTokens * kDotStride;
+static_assert(kMaxStrips * kStripRows <= kDotFloats);
 
 // What a pass keeps in scratch.
 struct Scratch {
@@ -120,10 +121,10 @@ class KernelRunner final : public BlockRunner {
       }
     });
     PackTiles(pool, scratch.x, scratch.x_tiles);
-    const size_t units = DivCeil(block_.d_ff, kUnitRows);
+    const size_t units = DivCeil(DivCeil(block_.d_ff, kStripRows), plan.unit_strips);
     ParallelFor(pool, units, plan.unit_grain, [&](size_t begin, size_t end) {
       for (size_t unit = begin; unit < end; ++unit) {
-        HiddenUnit(kernels, scratch, unit, pass.x.rows, plan.chunk_tokens);
+        HiddenUnit(kernels, scratch, unit, pass.x.rows, plan);
       }
     });
     if (block_.hidden != ActivationFormat::kRow) return;
@@ -138,15 +139,13 @@ class KernelRunner final : public BlockRunner {
     const Scratch scratch = Carve(pass.x.rows, pass.scratch.data());
     const Kernels& kernels = KernelsFor(Matrix::kDown, pass.x.rows);
     const size_t strips = block_.matrices[Matrix::kDown].layout.strips();
-    const size_t groups = DivCeil(strips, kMaxStrips);
     const PassPlan plan = PlanFor(pass.x.rows);
+    const size_t groups = DivCeil(strips, plan.group_strips);
     const ThreadPool* pool = plan.parallel ? pool_ : nullptr;
     PackTiles(pool, scratch.hidden, scratch.hidden_tiles);
     ParallelFor(pool, groups, plan.group_grain, [&](size_t begin, size_t end) {
       for (size_t group = begin; group < end; ++group) {
-        const size_t strip = group * kMaxStrips;
-        DownStrips(kernels, scratch, pass, strip, std::min(kMaxStrips, strips - strip),
-                   plan.chunk_tokens);
+        DownStrips(kernels, scratch, pass, group * plan.group_strips, plan);
       }
     });
   }
@@ -176,12 +175,18 @@ class KernelRunner final : public BlockRunner {
     return tokens < kBatchTokens ? *kernels_[m].decode : *kernels_[m].batch;
   }
   PassPlan PlanFor(size_t tokens) const {
+    size_t strips = tokens == 1 ? kMaxStrips : kTileStrips;
+    for (const Matrix m : kMatrices) {
+      if (m == Matrix::kGate && !block_.gated) continue;
+      strips = std::min(strips, kernels_[m].decode->row_strips);
+    }
     return PlanPass({.tokens = tokens,
                      .threads = ThreadCount(pool_),
                      .d_model = block_.d_model,
                      .d_ff = block_.d_ff,
                      .weight_bytes = weight_bytes_,
-                     .level2_bytes = Level2CacheBytes()});
+                     .level2_bytes = Level2CacheBytes(),
+                     .strips = std::max(strips, kTileStrips)});
   }
   // The tiles that matrices want of the activations that they share; of height 0: they read rows.
   ActivationTiles TilesFor(std::initializer_list<Matrix> matrices, ActivationFormat x,
@@ -210,7 +215,7 @@ class KernelRunner final : public BlockRunner {
                   for (size_t tile = begin; tile < end; ++tile) PackTile(rows, tiles, tile);
                 });
   }
-  size_t HiddenStride() const { return RoundUp(block_.d_ff, kUnitRows); }
+  size_t HiddenStride() const { return RoundUp(block_.d_ff, kActivationBlock); }
 
   Scratch Carve(size_t tokens, std::byte* base) const {
     Carver carver(base);
@@ -248,7 +253,7 @@ class KernelRunner final : public BlockRunner {
 
   // Dot products of gate and up for `count` tokens: gate in columns 0…, up right after. One call
   // when their formats agree, so that four strips stream side by side.
-  void DotGateUp(const Scratch& scratch, size_t strip, size_t strips, size_t tokens,
+  void DotGateUp(const Scratch& scratch, size_t strip, size_t strips, size_t step, size_t tokens,
                  size_t first_token, size_t count, float* out) const {
     DotArgs args;
     args.x = &scratch.x;
@@ -258,14 +263,14 @@ class KernelRunner final : public BlockRunner {
     args.out = out;
     if (block_.gated) {
       const PackedMatrixView& gate = block_.matrices[Matrix::kGate];
-      AddStrips(args, gate, strip, strips, kUnitStrips);
+      AddStrips(args, gate, strip, strips, step);
       if (!(gate.layout == block_.matrices[Matrix::kUp].layout)) {
         KernelsFor(Matrix::kGate, tokens).dot(args);
         args.out += args.num_strips * kStripRows;
         args.num_strips = 0;
       }
     }
-    AddStrips(args, block_.matrices[Matrix::kUp], strip, strips, kUnitStrips);
+    AddStrips(args, block_.matrices[Matrix::kUp], strip, strips, step);
     KernelsFor(Matrix::kUp, tokens).dot(args);
   }
 
@@ -282,17 +287,16 @@ class KernelRunner final : public BlockRunner {
     }
   }
 
-  // 32 rows of the hidden vector for all tokens, in the form that down takes.
+  // A unit's rows of the hidden vector for all tokens, in the form that down takes.
   void HiddenUnit(const Kernels& kernels, const Scratch& scratch, size_t unit, size_t tokens,
-                  size_t chunk_tokens) const {
-    alignas(kAlignment) float dots[kMaxDotTokens * kDotStride];
-    const size_t row = unit * kUnitRows;
-    const size_t strip = unit * kUnitStrips;
+                  const PassPlan& plan) const {
+    alignas(kAlignment) float dots[kDotFloats];
+    const size_t strip = unit * plan.unit_strips;
     const size_t strips =
-        std::min(kUnitStrips, block_.matrices[Matrix::kUp].layout.strips() - strip);
-    ForEachChunk(tokens, scratch.x_tiles, chunk_tokens, [&](size_t first, size_t count) {
-      DotGateUp(scratch, strip, strips, tokens, first, count, dots);
-      CombineUnit(kernels, scratch, row, strips, first, count, dots);
+        std::min(plan.unit_strips, block_.matrices[Matrix::kUp].layout.strips() - strip);
+    ForEachChunk(tokens, scratch.x_tiles, plan.chunk_tokens, [&](size_t first, size_t count) {
+      DotGateUp(scratch, strip, strips, plan.unit_strips, tokens, first, count, dots);
+      CombineUnit(kernels, scratch, strip * kStripRows, strips, first, count, dots);
     });
   }
 
@@ -311,7 +315,7 @@ class KernelRunner final : public BlockRunner {
     args.up = block_.gated ? dots + strips * kStripRows : dots;
     args.up_bias = bias(Matrix::kUp);
     args.out = quantize_now ? dots : scratch.hidden_floats + token * HiddenStride() + row;
-    args.n = std::min(kUnitRows, block_.d_ff - row);
+    args.n = std::min(strips * kStripRows, block_.d_ff - row);
     args.tokens = tokens;
     args.stride = kDotStride;
     args.out_stride = quantize_now ? kDotStride : HiddenStride();
@@ -324,24 +328,27 @@ class KernelRunner final : public BlockRunner {
     }
     if (!quantize_now) return;
     const ActivationRows& rows = scratch.hidden;
-    kernels.quantize_blocks({.x = dots,
-                             .n = args.n,
-                             .values = rows.values + token * rows.value_stride + row,
-                             .scales = rows.scales + token * rows.scale_stride + row / kUnitRows,
-                             .offsets = rows.offsets + token * rows.offset_stride + row / kUnitRows,
-                             .rows = tokens,
-                             .x_stride = kDotStride,
-                             .value_stride = rows.value_stride,
-                             .scale_stride = rows.scale_stride,
-                             .offset_stride = rows.offset_stride});
-    if (row + kUnitRows < block_.d_ff) return;
+    kernels.quantize_blocks(
+        {.x = dots,
+         .n = args.n,
+         .values = rows.values + token * rows.value_stride + row,
+         .scales = rows.scales + token * rows.scale_stride + row / kActivationBlock,
+         .offsets = rows.offsets + token * rows.offset_stride + row / kActivationBlock,
+         .rows = tokens,
+         .x_stride = kDotStride,
+         .value_stride = rows.value_stride,
+         .scale_stride = rows.scale_stride,
+         .offset_stride = rows.offset_stride});
+    if (row + args.n < block_.d_ff) return;
     for (size_t t = token; t < token + tokens; ++t) ZeroTail(rows, t);
   }
 
+  // A group of down's strips for all tokens, from strip `strip` on.
   void DownStrips(const Kernels& kernels, const Scratch& scratch, const Pass& pass, size_t strip,
-                  size_t strips, size_t chunk_tokens) const {
-    alignas(kAlignment) float dots[kMaxDotTokens * kDotStride];
+                  const PassPlan& plan) const {
+    alignas(kAlignment) float dots[kDotFloats];
     const PackedMatrixView& down = block_.matrices[Matrix::kDown];
+    const size_t strips = std::min(plan.group_strips, down.layout.strips() - strip);
     const size_t row = strip * kStripRows;
     DotArgs args;
     args.x = &scratch.hidden;
@@ -354,17 +361,18 @@ class KernelRunner final : public BlockRunner {
     finish.row = dots;
     finish.row_stride = kDotStride;
     finish.y_stride = pass.y.stride;
-    ForEachChunk(pass.x.rows, scratch.hidden_tiles, chunk_tokens, [&](size_t first, size_t count) {
-      args.first_token = first;
-      args.tokens = count;
-      args.num_strips = 0;
-      AddStrips(args, down, strip, strips, kMaxStrips);
-      kernels.dot(args);
-      finish.y = pass.y.data + first * pass.y.stride + row;
-      finish.poisoned = scratch.poisoned + first;
-      finish.tokens = count;
-      kernels.finish(finish);
-    });
+    ForEachChunk(pass.x.rows, scratch.hidden_tiles, plan.chunk_tokens,
+                 [&](size_t first, size_t count) {
+                   args.first_token = first;
+                   args.tokens = count;
+                   args.num_strips = 0;
+                   AddStrips(args, down, strip, strips, plan.group_strips);
+                   kernels.dot(args);
+                   finish.y = pass.y.data + first * pass.y.stride + row;
+                   finish.poisoned = scratch.poisoned + first;
+                   finish.tokens = count;
+                   kernels.finish(finish);
+                 });
   }
 
   BlockView block_;

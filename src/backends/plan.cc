@@ -27,6 +27,16 @@ constexpr size_t kDefaultLevel2Bytes = size_t{512} << 10;
 // for fewer. This many has not been measured.
 constexpr size_t kMinChunkTokens = 24;
 
+// Of `strips` strips that threads share, how many to multiply at once: `most`, or half of them as
+// long as the thread with the most pieces has less to do so.
+size_t Together(size_t strips, size_t most, size_t least, size_t threads) {
+  const auto longest = [&](size_t together) {
+    return std::min(strips, DivCeil(DivCeil(strips, together), threads) * together);
+  };
+  while (most > least && longest(most / 2) < longest(most)) most /= 2;
+  return most;
+}
+
 size_t Grain(size_t pieces, size_t threads) {
   return std::max<size_t>(1, pieces / (threads * kPiecesPerThread));
 }
@@ -48,8 +58,12 @@ PassPlan PlanPass(const PlanInput& input) {
   const size_t row_bytes = std::max<size_t>(1, std::max(input.d_model, input.d_ff) * 5 / 4);
   plan.chunk_tokens = std::clamp(level2 / 2 / row_bytes, kMinChunkTokens, kMaxDotTokens);
 
-  plan.unit_grain = Grain(DivCeil(input.d_ff, kActivationBlock), threads);
-  plan.group_grain = Grain(DivCeil(DivCeil(input.d_model, kStripRows), kMaxStrips), threads);
+  const size_t up_strips = DivCeil(input.d_ff, kStripRows);
+  const size_t down_strips = DivCeil(input.d_model, kStripRows);
+  plan.unit_strips = Together(up_strips, input.strips / 2, kTileStrips / 2, threads);
+  plan.group_strips = Together(down_strips, input.strips, kTileStrips, threads);
+  plan.unit_grain = Grain(DivCeil(up_strips, plan.unit_strips), threads);
+  plan.group_grain = Grain(DivCeil(down_strips, plan.group_strips), threads);
   // A few rows are quantized sooner than another thread is woken.
   plan.token_grain = std::max<size_t>(4, DivCeil(input.tokens, threads));
   return plan;

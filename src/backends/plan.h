@@ -15,6 +15,8 @@ struct PlanInput {
   size_t d_ff = 0;
   size_t weight_bytes = 0;  // of all matrices, scales included
   size_t level2_bytes = 0;  // of one core's second-level cache; 0: unknown
+  // The most strips that the kernels multiply at once: of so many tokens; kTileStrips or more.
+  size_t strips = 4;
 };
 
 struct PassPlan {
@@ -23,8 +25,12 @@ struct PassPlan {
   // Tokens that go over a piece of the weights at once. Their activations stay in the second-level
   // cache meanwhile, and the weights are unpacked once for all of them.
   size_t chunk_tokens = 1;
-  // Pieces of work that a thread takes at a time: rows of 32 of the hidden vector, four strips of
-  // down's rows, tokens to quantize.
+  // Strips that are multiplied at once, each a stream of memory: of up, and as many of gate; of
+  // down. Never so many that a thread has more to do than the others.
+  size_t unit_strips = 2;
+  size_t group_strips = 4;
+  // Pieces of work that a thread takes at a time: units of the hidden vector, groups of down's
+  // strips, tokens to quantize.
   size_t unit_grain = 1;
   size_t group_grain = 1;
   size_t token_grain = 1;

@@ -22,7 +22,7 @@ namespace sluice::HWY_NAMESPACE::SLUICE_VARIANT {
 inline constexpr bool kManyRegisters = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64;
 
 // One token: strips side by side, as many streams of memory.
-inline constexpr size_t kRowStrips = kVectors == 1 ? 4 : kVectors == 2 ? 2 : 1;
+inline constexpr size_t kRowStrips = kVectors == 1 ? 8 : kVectors == 2 ? 2 : 1;
 
 // More: only integer sums take registers (token_tile-inl.h), 20 or 24 of AVX-512's, as VPDPBUSD's
 // latency asks for many; sums that carry take two each. The height is one for all weights, since
@@ -139,7 +139,7 @@ inline constexpr size_t kFloatTokens = kVectors == 1 ? 6 : kManyRegisters || kVe
 
 template <bool kBf16, size_t kT>
 void RunFloat(const DotArgs& args) {
-  constexpr size_t kStrips = kT <= 3 ? kRowStrips : kVectors == 1 ? 2 : 1;
+  constexpr size_t kStrips = kT <= 3 ? HWY_MIN(kRowStrips, kTileStrips) : kVectors == 1 ? 2 : 1;
   const TokenTiles cut(args.tokens, kFloatTokens);
   for (size_t tile = 0; tile < cut.count(); ++tile) {
     const size_t token = cut.Begin(tile);

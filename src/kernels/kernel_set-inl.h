@@ -18,6 +18,7 @@ const Kernels& GetKernels() {  // NOLINT(misc-definitions-in-headers)
                                       AllFinite,
                                       TileHeight,
                                       kDotColumns,
+                                      HWY_MAX(kRowStrips, kTileStrips),
                                       Dot,
                                       Combine,
                                       Finish};

@@ -77,16 +77,18 @@ constexpr size_t TileBlockBytes(size_t tokens) {
   return tokens * (kActivationBlock + sizeof(float) + sizeof(int32_t));
 }
 
-// The strips that one dot call multiplies: of one matrix, or of gate and up side by side, which are
-// then four streams of memory. All have the same layout.
-inline constexpr size_t kMaxStrips = 4;
+// The strips that one dot call multiplies: of one matrix, or of gate and up side by side, as many
+// streams of memory. All have the same layout. One token takes up to kMaxStrips, more tokens up to
+// kTileStrips.
+inline constexpr size_t kMaxStrips = 8;
+inline constexpr size_t kTileStrips = 4;
 // The most tokens of one dot call: 128 times four strips are 32 KiB of results. Fewer would stay in
 // the first-level cache, but unpacking the weights for 64 tokens took 5 to 8 % of the time.
 inline constexpr size_t kMaxDotTokens = 128;
-inline constexpr size_t kDotStride = kMaxStrips * kStripRows;  // floats
+inline constexpr size_t kDotStride = kTileStrips * kStripRows;  // floats
 struct DotArgs {
   PackedLayout layout;
-  size_t num_strips = 0;  // 1 … kMaxStrips
+  size_t num_strips = 0;  // 1 … kMaxStrips, or kTileStrips
   const std::byte* weights[kMaxStrips] = {};
   const std::byte* scales[kMaxStrips] = {};
   // What the next call will read, to be asked for meanwhile; null: unknown. Hints.
@@ -97,8 +99,10 @@ struct DotArgs {
   // tiles; or null: tokens are multiplied one by one.
   const ActivationTiles* tiles = nullptr;
   size_t first_token = 0;
-  size_t tokens = 0;     // 1 … kMaxDotTokens
-  float* out = nullptr;  // [tokens, kDotStride], num_strips·16 of each; aligned to 64 bytes
+  size_t tokens = 0;  // 1 … kMaxDotTokens
+  // [tokens, kDotStride], num_strips·16 of each (of one token up to kMaxStrips·16); aligned to 64
+  // bytes.
+  float* out = nullptr;
 };
 
 // act(gate + gate_bias) ⊙ (up + up_bias), or act(up + up_bias) when gate is null.
@@ -159,7 +163,8 @@ struct Kernels {
   // The height of the tiles that dot wants for many tokens (kBatchTokens and more); 0: it reads
   // rows.
   size_t (*tile_height)(WeightFormat format, ActivationFormat x);
-  size_t tile_columns = kTileK;  // ActivationTiles::columns
+  size_t tile_columns = kTileK;     // ActivationTiles::columns
+  size_t row_strips = kTileStrips;  // that dot wants for one token, kTileStrips or more
   void (*dot)(const DotArgs& args);
   // Returns whether all of out is finite.
   bool (*combine)(const CombineArgs& args);

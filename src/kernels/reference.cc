@@ -288,8 +288,8 @@ void Finish(const FinishArgs& args) {
 const Kernels& ReferenceKernels() {
   constexpr auto kReadsRows = [](WeightFormat, ActivationFormat) -> size_t { return 0; };
   static constexpr Kernels kernels = {"SCALAR",  true,       QuantizeBlocks, QuantizeRow,
-                                      AllFinite, kReadsRows, kTileK,         Dot,
-                                      Combine,   Finish};
+                                      AllFinite, kReadsRows, kTileK,         kMaxStrips,
+                                      Dot,       Combine,    Finish};
   return kernels;
 }
 

@@ -55,6 +55,25 @@ TEST(Plan, PiecesAreEnoughForAllThreads) {
   }
 }
 
+TEST(Plan, StripsAreMultipliedTogether) {
+  PlanInput input = SmolLm2(1, 1);
+  EXPECT_EQ(PlanPass(input).unit_strips, 2u);
+  EXPECT_EQ(PlanPass(input).group_strips, 4u);
+  input.strips = kMaxStrips;
+  EXPECT_EQ(PlanPass(input).unit_strips, 4u);
+  EXPECT_EQ(PlanPass(input).group_strips, 8u);
+  // Of 36 strips one thread of two would take 24 by eights, 20 by fours.
+  input.threads = 2;
+  EXPECT_EQ(PlanPass(input).unit_strips, 4u);
+  EXPECT_EQ(PlanPass(input).group_strips, 4u);
+  input.d_model = 2048;
+  EXPECT_EQ(PlanPass(input).group_strips, 8u);
+  // Fewer strips than threads: no thread has less to do for smaller pieces than the least.
+  input = {.tokens = 1, .threads = 16, .d_model = 16, .d_ff = 16, .strips = kMaxStrips};
+  EXPECT_EQ(PlanPass(input).unit_strips, 4u);
+  EXPECT_EQ(PlanPass(input).group_strips, 8u);
+}
+
 TEST(Plan, AnyInputGivesAPlan) {
   const PassPlan plan = PlanPass({.tokens = 0, .threads = 1, .d_model = 1, .d_ff = 1});
   EXPECT_FALSE(plan.parallel);

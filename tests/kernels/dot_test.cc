@@ -109,7 +109,8 @@ DotArgs ArgsFor(const PackedMatrixView& matrix, const ActivationRows& x, size_t 
   args.x = &x;
   args.tokens = tokens;
   // NaN: nothing may be added to what was there.
-  out.assign(tokens * kDotStride + kStripRows, std::numeric_limits<float>::quiet_NaN());
+  out.assign((tokens - 1) * kDotStride + (kMaxStrips + 1) * kStripRows,
+             std::numeric_limits<float>::quiet_NaN());
   auto address = reinterpret_cast<uintptr_t>(out.data());
   args.out = reinterpret_cast<float*>(RoundUp(address, kAlignment));
   return args;
@@ -180,6 +181,29 @@ TEST_P(DotTest, EqualsReference) {
               << kernels->target << " " << Name(format) << " x " << Name(activation) << " [" << rows
               << ", " << cols << "], tokens " << first << "+" << count << ", differs at "
               << FirstDifference(got, part);
+        }
+      }
+    }
+  }
+}
+
+// One token takes more strips at once than several do.
+TEST_P(DotTest, OneTokenOfManyStripsEqualsReference) {
+  const auto [format, cols] = GetParam();
+  Random random;
+  for (const size_t rows : {80, 97, 112, 128}) {
+    const PackedMatrix packed = *Pack(MatrixOfManyScales(random, format, rows, cols));
+    for (const ActivationFormat activation : ActivationsOf(format)) {
+      const Rows x(random, activation, 2, cols);
+      for (const size_t token : {0, 1}) {
+        const std::vector<float> want = Compute(reference::Dot, packed.view(), x.rows(), token, 1);
+        for (const Kernels* kernels : AttainableKernels()) {
+          if (packed.view().layout.strips() > kernels->row_strips) continue;
+          const std::vector<float> got = Compute(kernels->dot, packed.view(), x.rows(), token, 1);
+          ASSERT_TRUE(Agrees(*kernels, got, want))
+              << kernels->target << " " << Name(format) << " x " << Name(activation) << " [" << rows
+              << ", " << cols << "], token " << token << ", differs at "
+              << FirstDifference(got, want);
         }
       }
     }
