@@ -117,7 +117,8 @@ void RunQuantized(const DotArgs& args) {
 #else
   size_t strip = 0;
   if (args.tiles != nullptr) {
-    strip = args.tokens < kPanelTokens ? RunPacked<W, kMode>(args) : RunOverPanels<W, kMode>(args);
+    strip = args.tokens < PanelTokens<W>(ModeHeight(kMode)) ? RunPacked<W, kMode>(args)
+                                                            : RunOverPanels<W, kMode>(args);
   }
   if (strip < args.num_strips) RunRows<W, kMode>(args, strip);
 #endif

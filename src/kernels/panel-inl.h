@@ -1,5 +1,6 @@
 // The dot kernel for many tokens: weights are unpacked once, for all of them, into a panel that
-// stays in the first-level cache; tiles of tokens then run over it.
+// stays in the first-level cache, and tiles of tokens run over it. Where a tile's stores cost it
+// nothing, the first tile unpacks as it goes.
 //
 // A panel holds the strips of one register tile over kPanelCols columns, each byte as the dot
 // product takes it: for 4 columns one line of 64 bytes of each strip, side by side.
@@ -20,12 +21,23 @@ template <class Packed>
 struct PanelWeights {
   using Dot = std::conditional_t<std::is_same_v<Packed, Int8Weights>, PanelByteDot, NibbleDot>;
   static constexpr bool kFromMemory = false;
+  static constexpr bool kUnpacks = false;
   static constexpr bool kWide = Dot::kXBytes == 2;
   static constexpr size_t kLineK = kTileK / Dot::kXBytes;  // columns of a line
   static constexpr size_t kSteps = 1;
   static HWY_INLINE VU8 Load(const uint8_t* p) { return hn::Load(ByteTag(), p); }
   static HWY_INLINE VU8 Step(VU8 line, size_t) { return line; }
 };
+
+// Packed weights that a tile leaves in a panel.
+template <class Packed>
+struct UnpackingWeights : Packed {
+  static constexpr bool kUnpacks = true;
+};
+
+// A tile may unpack: its sums are plain, and the ports that store are idle while it multiplies.
+template <class Packed>
+inline constexpr bool kFirstTileUnpacks = kOneInstruction && !PanelWeights<Packed>::kWide;
 
 // Columns of a panel, a whole number of the largest blocks: up to 24 KiB, of a first-level cache of
 // 32 or 48.
@@ -73,6 +85,14 @@ HWY_INLINE void UnpackStrip(const std::byte* strip, size_t begin, size_t end, ui
   }
 }
 
+// Fewer tokens than this are not worth a panel. Where the first tile unpacks, a second one is. Else
+// tiles read the packed weights in place and unpack them in registers, once for each tile: a panel
+// is written, and evicted, at 4 to 5 cycles a line, an unpacking takes 3 instructions.
+template <class Packed>
+consteval size_t PanelTokens(size_t tile_height) {
+  return kFirstTileUnpacks<Packed> ? tile_height + 1 : 48;
+}
+
 // kS strips from `strip` on, all tokens of the call, in tiles of at most kT.
 template <class Packed, Mode kMode, size_t kT, size_t kS>
 void RunPanels(const DotArgs& args, size_t strip) {
@@ -85,16 +105,28 @@ void RunPanels(const DotArgs& args, size_t strip) {
     strips.layout = args.layout;
     strips.begin = begin;
     strips.end = HWY_MIN(begin + kCols, padded_cols);
-    for (size_t s = 0; s < kS; ++s) {
-      UnpackStrip<Packed, kS>(args.weights[strip + s], begin, strips.end, panel + s * kLineBytes);
-      strips.weights[s] = panel + s * kLineBytes;
-      strips.scales[s] = args.scales[strip + s];
-    }
     const size_t asks = DivCeil(args.tokens, kT) * (strips.end - begin) / kActivationBlock;
     Ahead<kS> ahead = NextStrips<kS>(args, strip, strips, asks);
     strips.ahead = &ahead;
-    RunTokenTiles<TokenTile, W, kMode, kT, kS, LowestTile<kT>(kPanelTokens), kCols>(args, strip,
-                                                                                    strips);
+    constexpr size_t kLowest = LowestTile<kT>(PanelTokens<Packed>(kT));
+    size_t first_tile = 0;
+    for (size_t s = 0; s < kS; ++s) strips.scales[s] = args.scales[strip + s];
+    if constexpr (kFirstTileUnpacks<Packed>) {
+      for (size_t s = 0; s < kS; ++s) {
+        strips.weights[s] = reinterpret_cast<const uint8_t*>(args.weights[strip + s]) +
+                            begin / Packed::kLineK * kLineBytes;
+      }
+      strips.panel = panel;
+      RunTokenTiles<TokenTile, UnpackingWeights<Packed>, kMode, kT, kS, kLowest, kCols>(
+          args, strip, strips, 0, 1);
+      first_tile = 1;
+    } else {
+      for (size_t s = 0; s < kS; ++s) {
+        UnpackStrip<Packed, kS>(args.weights[strip + s], begin, strips.end, panel + s * kLineBytes);
+      }
+    }
+    for (size_t s = 0; s < kS; ++s) strips.weights[s] = panel + s * kLineBytes;
+    RunTokenTiles<TokenTile, W, kMode, kT, kS, kLowest, kCols>(args, strip, strips, first_tile);
   }
 }
 

@@ -23,9 +23,12 @@ consteval bool WeightsBlocked(Mode mode) {
 }
 consteval bool XBlocked(Mode mode) { return mode == Mode::kBothBlocked || mode == Mode::kXBlocked; }
 
+// How a tile reads weights. kFromMemory: they are packed, and may come from DRAM. kUnpacks: the
+// tile leaves them, as it multiplies them, in a panel.
 struct Int8Weights {
   using Dot = ByteDot;
   static constexpr bool kFromMemory = true;
+  static constexpr bool kUnpacks = false;
   static constexpr size_t kLineK = kTileK;
   static constexpr size_t kSteps = 1;  // vectors of 4 K values in a line
   static HWY_INLINE VU8 Load(const uint8_t* p) { return Dot::Prepare(hn::Load(ByteTag(), p)); }
@@ -35,6 +38,7 @@ struct Int8Weights {
 struct Int4Weights {
   using Dot = NibbleDot;
   static constexpr bool kFromMemory = true;
+  static constexpr bool kUnpacks = false;
   static constexpr size_t kLineK = 2 * kTileK;
   static constexpr size_t kSteps = 2;
   static HWY_INLINE VU8 Load(const uint8_t* p) { return hn::Load(ByteTag(), p); }

@@ -21,11 +21,6 @@ HWY_BEFORE_NAMESPACE();
 SLUICE_PUSH_EXTENSION
 namespace sluice::HWY_NAMESPACE::SLUICE_VARIANT {
 
-// Fewer tokens than this read the packed weights in place and unpack them in registers, once for
-// each tile: a panel is written, and evicted, at 4 to 5 cycles a line, an unpacking takes 3
-// instructions.
-inline constexpr size_t kPanelTokens = 48;
-
 // Asks memory, into the second-level cache, for what the next call will read: a kernel of many
 // tokens dwells on its weights, and memory would idle meanwhile. A tile asks in every 32 columns
 // for kLines lines of one strip and goes on by `step` bytes, so that requests spread over all of
@@ -63,6 +58,7 @@ struct TileStrips {
   const uint8_t* weights[kS];   // at column `begin`
   const std::byte* scales[kS];  // of the whole strips
   Ahead<kS>* ahead;             // what to ask for meanwhile; may be null for packed weights
+  uint8_t* panel = nullptr;     // where a tile that unpacks leaves them
   bool first() const { return begin == 0; }
   bool last() const { return end == layout.padded_cols(); }
 };
@@ -130,15 +126,19 @@ class TokenTile {
     const uint8_t* weights[kS];
     const std::byte* x;
     const int8_t* values;
+    uint8_t* panel;
 
     explicit HWY_INLINE Cursor(const TileStrips<kS>& strips, const TileTokens& args)
-        : x(args.x), values(kWide ? args.wide_x : reinterpret_cast<const int8_t*>(args.x)) {
+        : x(args.x),
+          values(kWide ? args.wide_x : reinterpret_cast<const int8_t*>(args.x)),
+          panel(strips.panel) {
       for (size_t s = 0; s < kS; ++s) weights[s] = strips.weights[s];
     }
     HWY_INLINE void Advance() {
       for (size_t s = 0; s < kS; ++s) weights[s] += kActivationBlock / W::kLineK * kLineStride;
       x += kXBytes;
       values += kWide ? kWideBytes : kXBytes;
+      if constexpr (W::kUnpacks) panel += kActivationBlock / kTileK * kS * kLineBytes;
     }
     template <class T>
     HWY_INLINE T At(size_t offset, size_t t) const {
@@ -167,7 +167,13 @@ class TokenTile {
         constexpr size_t kValuesAt =
             kStep / kHalves * kT * kTileK * kHalves + kStep % kHalves * kTileK;
         VU8 part[kC];
-        Unroll<kC>([&](auto c) SLUICE_LAMBDA { part[c] = W::Step(line[c], j); });
+        Unroll<kC>([&](auto c) SLUICE_LAMBDA {
+          part[c] = W::Step(line[c], j);
+          if constexpr (W::kUnpacks) {
+            hn::Store(part[c], ByteTag(),
+                      at.panel + kStep * kS * kLineBytes + c * kLanes * sizeof(int32_t));
+          }
+        });
         Unroll<kT>([&](auto t) SLUICE_LAMBDA {
           const auto x = Dot::template Four<kStep>(at.values + kValuesAt + t * kTileK * kHalves);
           Unroll<kC>([&](auto c) SLUICE_LAMBDA { sum[t][c] = Dot::Add(sum[t][c], part[c], x); });
@@ -366,19 +372,21 @@ HWY_INLINE void WidenTile(const std::byte* x, size_t tokens, size_t blocks, int1
   }
 }
 
-// All tiles of the call's tokens, of kLowest to kT tokens, times strips of at most kCols columns
-// that begin at strip `strip` of the call.
+// The call's tiles [first_tile, last_tile), of kLowest to kT tokens, times strips of at most kCols
+// columns that begin at strip `strip` of the call.
 template <template <class, Mode, size_t, size_t> class Tile, class W, Mode kMode, size_t kT,
           size_t kS, size_t kLowest, size_t kCols>
-void RunTokenTiles(const DotArgs& args, size_t strip, const TileStrips<kS>& strips) {
+void RunTokenTiles(const DotArgs& args, size_t strip, const TileStrips<kS>& strips,
+                   size_t first_tile = 0, size_t last_tile = kMaxDotTokens) {
   constexpr bool kWide = W::Dot::kXBytes == 2;
   alignas(kAlignment) int16_t wide[kWide ? kT * kCols : 1];
   const ActivationRows& x = *args.x;
   const ActivationTiles& tiles = *args.tiles;
   const TokenTiles cut(tiles.tokens, tiles.height);
   const size_t end = args.first_token + args.tokens;
-  size_t token = args.first_token;
-  for (size_t tile = cut.IndexOf(token); token < end; ++tile) {
+  const size_t call_tile = cut.IndexOf(args.first_token);
+  size_t token = cut.Begin(call_tile + first_tile);
+  for (size_t tile = call_tile + first_tile; token < end && tile < call_tile + last_tile; ++tile) {
     const size_t count = cut.Begin(tile + 1) - token;
     const std::byte* x_tile = tiles.data + token * tiles.blocks * TileBlockBytes(1) +
                               strips.begin / kActivationBlock * TileBlockBytes(count);
