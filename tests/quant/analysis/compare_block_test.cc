@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "quant/quantizer/quantizer.h"
+#include "quant/quantizer/rescale.h"
 #include "src/base/half.h"
 #include "src/ffn/ffn_impl.h"
 #include "tests/support/double_block.h"
@@ -23,6 +24,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 constexpr WeightFormat kF32 = {WeightType::kF32, 0};
 constexpr WeightFormat kBf16 = {WeightType::kBf16, 0};
@@ -61,7 +63,8 @@ class Study {
     view.hidden = chosen.hidden;
     for (const Matrix m : kMatrices) {
       if (m == Matrix::kGate && !view.gated) continue;
-      const LinearWeights& w = trained.matrices[m];
+      LinearWeights w = trained.matrices[m];
+      ApplyRescale(m, rescale, w);
       packed[m] = *Pack(*QuantizeRtn(w.view(), formats[m], nullptr), w.bias);
       view.matrices[m] = packed[m].view();
     }
@@ -80,7 +83,8 @@ class Study {
     const ExactBlock exact = {
         trained.activation, trained.gated,
         [this](Matrix m) -> Expected<LinearWeights> { return trained.matrices[m]; }};
-    return CompareBlock(exact, view, inputs(), {computed.data(), tokens_, view.d_model}, pool);
+    return CompareBlock(exact, view, inputs(), {computed.data(), tokens_, view.d_model}, pool,
+                        rescale);
   }
   BlockComparison Compare(const ThreadPool* pool = nullptr) {
     auto comparison = TryCompare(pool);
@@ -102,7 +106,30 @@ class Study {
     return block;
   }
 
+  // Factors of bf16 for all neurons, from about 1/8 to 8; Quantize takes them.
+  void Rescale(test::Random& random) {
+    rescale.clear();
+    for (size_t j = 0; j < view.d_ff; ++j) {
+      rescale.push_back(ToFloat(ToBf16(std::exp2(random.Normal(1.2f)))));
+    }
+  }
+
+  // A stored matrix as the trained block has it, divided by hand.
+  test::DoubleMatrix Restored(Matrix m) const {
+    test::DoubleMatrix matrix = test::DoubleMatrix::From(view.matrices[m]);
+    for (size_t r = 0; r < matrix.rows; ++r) {
+      for (size_t c = 0; c < matrix.cols; ++c) {
+        double& w = matrix.weights[r * matrix.cols + c];
+        if (m == Matrix::kUp) w /= rescale[r];
+        if (m == Matrix::kDown) w *= rescale[c];
+      }
+    }
+    if (m == Matrix::kUp) matrix.bias = Double().matrices[m].bias;
+    return matrix;
+  }
+
   FfnWeights trained;
+  std::vector<float> rescale;  // empty: the file has no factors
   BlockView view;
   PerMatrix<PackedMatrix> packed;
   std::vector<float> x;
@@ -216,6 +243,66 @@ TEST(Attribution, EachMatrixIsMeasuredWithTheOthersExact) {
     test::DoubleBlock block = study.Double();
     block.matrices[m] = test::DoubleMatrix::From(study.view.matrices[m]);
     EXPECT_NEAR(*a.matrices[m], test::RelativeL2(y, block.Forward(study.x)), 1e-6) << Name(m);
+  }
+}
+
+// A rescaled file: all figures are those of the matrices with the factors divided out.
+TEST(Rescaled, FiguresAreThoseOfDequantizingAndDividing) {
+  test::Random random;
+  Study study(random, 40, 70, /*gated=*/true, /*biases=*/true, 40);
+  study.Rescale(random);
+  study.Quantize({{kQ4, kQ8, kQ4}});
+  const BlockComparison comparison = study.Compare();
+  const std::vector<double> y = study.Double().Forward(study.x);
+  EXPECT_THAT(comparison.findings, IsEmpty());
+  for (const Matrix m : kMatrices) {
+    test::DoubleBlock block = study.Double();
+    const std::vector<double> exact = block.matrices[m].weights;
+    block.matrices[m] = study.Restored(m);
+    const MatrixReport& report = *comparison.report.matrices[m];
+    std::vector<float> restored(block.matrices[m].weights.begin(), block.matrices[m].weights.end());
+    EXPECT_NEAR(report.weight_relative_rmse, test::RelativeL2(exact, restored), 1e-6) << Name(m);
+    EXPECT_NEAR(*comparison.report.attribution.matrices[m],
+                test::RelativeL2(y, block.Forward(study.x)), 1e-6)
+        << Name(m);
+  }
+  double shares = 0;
+  for (const NeuronShare& neuron : comparison.report.worst_neurons) shares += neuron.share;
+  EXPECT_GT(shares, 0);
+  EXPECT_LT(shares, 1);
+}
+
+// The hidden vector is rounded times the factors. Weights that lose nothing leave only that.
+TEST(Rescaled, HiddenActivationsAreRoundedAsStored) {
+  test::Random random;
+  Study study(random, 64, 96, true, false, 32);
+  for (LinearWeights& w : study.trained.matrices.items) {
+    for (float& v : w.weights) v = 0x1p-9f * static_cast<float>(random.Integer(-127, 127));
+  }
+  study.Quantize({{kF32, kF32, kQ8}});
+  const double plain = study.Attribute().hidden_activations;
+  study.rescale.assign(96, 1);
+  for (size_t j = 0; j < 96; j += 32) study.rescale[j] = 16;  // one value rules each block
+  study.Quantize({{kF32, kF32, kQ8}});
+  const Attribution a = study.Attribute();
+  EXPECT_GT(a.hidden_activations, 2 * plain);
+  EXPECT_NEAR(Together({a.hidden_activations, *a.matrices[Matrix::kDown]}) / a.all, 1, 0.1);
+}
+
+// Factors that are not the file's own are a fault like any other.
+TEST(Rescaled, AWrongFactorIsFound) {
+  test::Random random;
+  Study study(random, 64, 96, true, false, 32);
+  study.Rescale(random);
+  study.Quantize(test::AllOf(kQ4));
+  EXPECT_THAT(study.Compare().findings, IsEmpty());
+  study.rescale[37] /= 64;
+  const BlockComparison comparison = study.Compare();
+  ASSERT_THAT(comparison.findings, Not(IsEmpty()));
+  for (const Finding& finding : comparison.findings) {
+    EXPECT_EQ(finding.kind, FindingKind::kOutlierWeight);
+    EXPECT_EQ(finding.matrix, Matrix::kUp);
+    EXPECT_EQ(finding.row, 37u);
   }
 }
 
