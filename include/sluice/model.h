@@ -46,6 +46,9 @@ struct LayerInfo {
   ActivationFormat input_activations = ActivationFormat::kFloat;
   ActivationFormat hidden_activations = ActivationFormat::kFloat;
   PerMatrix<std::optional<MatrixInfo>> matrices;  // gate is empty in an ungated block
+  // Up's rows and down's columns are the checkpoint's times factors and divided by them, which
+  // leaves the block's function as it is; the file has the factors, for those who compare matrices.
+  bool rescaled = false;
   friend bool operator==(const LayerInfo&, const LayerInfo&) = default;
 };
 

@@ -76,11 +76,12 @@ class ReportBuilder {
     const MatrixView<const float> inputs(x.data(), x.size() / info.d_model, info.d_model);
     SLUICE_ASSIGN(const std::vector<float> y, Forward(info.layer, inputs));
     SLUICE_ASSIGN(const BlockView packed, model_.impl().Block(info.layer));
+    SLUICE_ASSIGN(const std::vector<float> rescale, model_.impl().Rescale(info.layer));
     const ExactBlock exact = {source->activation, source->gated,
                               [&](Matrix m) { return checkpoint_.Load(info.layer, m); }};
-    SLUICE_ASSIGN(
-        BlockComparison comparison,
-        CompareBlock(exact, packed, inputs, {y.data(), inputs.rows, inputs.cols}, options_.pool));
+    SLUICE_ASSIGN(BlockComparison comparison,
+                  CompareBlock(exact, packed, inputs, {y.data(), inputs.rows, inputs.cols},
+                               options_.pool, rescale));
     comparison.report.layer = info.layer;
     for (const Matrix m : kMatrices) {
       auto& matrix = comparison.report.matrices[m];

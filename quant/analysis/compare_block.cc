@@ -9,6 +9,7 @@
 #include "quant/analysis/measure_matrix.h"
 #include "quant/analysis/metrics.h"
 #include "quant/analysis/reference_block.h"
+#include "quant/quantizer/rescale.h"
 #include "src/base/status.h"
 
 namespace sluice {
@@ -17,7 +18,7 @@ namespace {
 // A matrix as trained and as stored.
 struct MatrixPair {
   LinearWeights trained;
-  std::vector<float> stored;  // dequantized, same shape
+  std::vector<float> stored;  // dequantized, in units of the checkpoint, same shape
   bool quantized = false;
 
   MatrixView<const float> stored_view() const {
@@ -53,8 +54,8 @@ DoubleMatrix Times(DoubleMatrix&& a, const DoubleMatrix& b) {
 class Comparison {
  public:
   Comparison(const ExactBlock& exact, const BlockView& packed, MatrixView<const float> x,
-             const ThreadPool* pool)
-      : exact_(exact), packed_(packed), x_(ToDouble(x)), pool_(pool) {}
+             const ThreadPool* pool, std::span<const float> rescale)
+      : exact_(exact), packed_(packed), x_(ToDouble(x)), pool_(pool), rescale_(rescale) {}
 
   Status Run(MatrixView<const float> computed) {
     SLUICE_ASSIGN(Hidden hidden, Before());
@@ -75,10 +76,11 @@ class Comparison {
                   pair.trained.rows, pair.trained.cols, layout.rows, layout.cols);
     }
     const QuantizedMatrix stored = Unpack(packed_.matrices[m]);
-    pair.stored = Dequantize(stored);
+    pair.stored = Restore(m, rescale_, stored);
     pair.quantized = stored.format.quantized();
 
-    MatrixMeasurement measured = MeasureMatrix(m, pair.trained.view(), stored, pair.stored);
+    MatrixMeasurement measured =
+        MeasureMatrix(m, pair.trained.view(), stored, pair.stored, rescale_);
     result_.report.matrices[m] = measured.report;
     std::ranges::move(measured.warnings, std::back_inserter(result_.warnings));
     std::ranges::move(measured.findings, std::back_inserter(result_.findings));
@@ -96,6 +98,16 @@ class Comparison {
     p.with_all = pair.quantized ? Linear(quantized_x, pair.stored_view(), pair.trained.bias, pool_)
                                 : p.with_weights;
     return p;
+  }
+
+  // The hidden vector as down sees it: it is rounded times the factors, which down undoes.
+  DoubleMatrix RoundHidden(const DoubleMatrix& hidden) const {
+    if (rescale_.empty()) return QuantizeActivations(hidden, packed_.hidden, pool_);
+    const Eigen::ArrayXd factors =
+        Eigen::Map<const Eigen::ArrayXf>(rescale_.data(), hidden.cols()).cast<double>();
+    DoubleMatrix scaled = hidden * factors.matrix().asDiagonal();
+    return QuantizeActivations(scaled, packed_.hidden, pool_) *
+           factors.inverse().matrix().asDiagonal();
   }
 
   // x ─► gate ∥ up ─► act(g) ⊙ u. These are the largest matrices here, so products go in the place
@@ -163,8 +175,7 @@ class Comparison {
     attribution.matrices[Matrix::kDown] = error_with(hidden.exact, down.stored_view());
     attribution.input_activations = error_with(hidden.with_input, down.trained.view());
     if (down.quantized) {
-      attribution.hidden_activations =
-          error_with(QuantizeActivations(hidden.exact, packed_.hidden, pool_), down.trained.view());
+      attribution.hidden_activations = error_with(RoundHidden(hidden.exact), down.trained.view());
     }
     Output(y, computed);
     Places(hidden, down, y, computed);
@@ -201,7 +212,7 @@ class Comparison {
     LayerReport& report = result_.report;
     report.worst_tokens = WorstTokens(y, computed, kNamedTokens);
     if (down.quantized) {
-      hidden.with_all = QuantizeActivations(hidden.with_all, packed_.hidden, pool_);
+      hidden.with_all = RoundHidden(hidden.with_all);
     }
     const DoubleMatrix error =
         Linear(hidden.with_all, down.stored_view(), down.trained.bias, pool_) - y;
@@ -229,6 +240,7 @@ class Comparison {
   const BlockView& packed_;
   const DoubleMatrix x_;
   const ThreadPool* pool_;
+  std::span<const float> rescale_;
   BlockComparison result_;
 };
 
@@ -236,13 +248,13 @@ class Comparison {
 
 Expected<BlockComparison> CompareBlock(const ExactBlock& exact, const BlockView& packed,
                                        MatrixView<const float> x, MatrixView<const float> computed,
-                                       const ThreadPool* pool) {
+                                       const ThreadPool* pool, std::span<const float> rescale) {
   if (exact.gated != packed.gated) {
     return Fail(ErrorCode::kInvalidArgument,
                 "the block is {} in the checkpoint, but {} in the file",
                 exact.gated ? "gated" : "ungated", packed.gated ? "gated" : "ungated");
   }
-  Comparison comparison(exact, packed, x, pool);
+  Comparison comparison(exact, packed, x, pool, rescale);
   SLUICE_TRY(comparison.Run(computed));
   return std::move(comparison).Take();
 }

@@ -3,6 +3,7 @@
 #define SLUICE_QUANT_ANALYSIS_COMPARE_BLOCK_H_
 
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,10 +33,11 @@ struct BlockComparison {
 };
 
 // `x` [t, d_model] are the inputs, t > 0; `computed` [t, d_model] is what a backend made of
-// `packed` and them. Errors: shapes that differ, named by the matrix.
+// `packed` and them; `rescale` the file's factors for the layer, empty if it has none. Errors:
+// shapes that differ, named by the matrix.
 Expected<BlockComparison> CompareBlock(const ExactBlock& exact, const BlockView& packed,
                                        MatrixView<const float> x, MatrixView<const float> computed,
-                                       const ThreadPool* pool);
+                                       const ThreadPool* pool, std::span<const float> rescale = {});
 
 }  // namespace sluice
 

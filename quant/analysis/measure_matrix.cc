@@ -8,6 +8,7 @@
 #include "quant/analysis/metrics.h"
 #include "quant/analysis/weight_faults.h"
 #include "quant/quantizer/quantizer.h"
+#include "quant/quantizer/rescale.h"
 
 namespace sluice {
 namespace {
@@ -18,7 +19,8 @@ struct LostBlocks {
   size_t first_row = 0;
 };
 
-LostBlocks FindLostBlocks(MatrixView<const float> trained, const QuantizedMatrix& stored) {
+LostBlocks FindLostBlocks(Matrix matrix, MatrixView<const float> trained,
+                          const QuantizedMatrix& stored, std::span<const float> rescale) {
   LostBlocks lost;
   for (size_t i = 0; i < stored.scales.size(); ++i) {
     if (stored.scales[i] != 0.0f) continue;
@@ -28,8 +30,12 @@ LostBlocks FindLostBlocks(MatrixView<const float> trained, const QuantizedMatrix
     const auto weights = trained.row(row).subspan(begin, count);
     if (IsAllZero({weights.data(), 1, count})) continue;
     // Others are no loss of quantization but a fault: FindWeightFaults names them.
-    const auto small = [](float w) { return std::fabs(w) < kMinWeightAmax; };
-    if (!std::ranges::all_of(weights, small)) continue;
+    bool small = true;
+    for (size_t c = 0; c < count; ++c) {
+      const float scaled = weights[c] * RescaleAt(matrix, rescale, row, begin + c);
+      small = small && std::fabs(scaled) < kMinWeightAmax;
+    }
+    if (!small) continue;
     if (lost.count++ == 0) lost.first_row = row;
   }
   return lost;
@@ -38,11 +44,12 @@ LostBlocks FindLostBlocks(MatrixView<const float> trained, const QuantizedMatrix
 }  // namespace
 
 MatrixMeasurement MeasureMatrix(Matrix matrix, MatrixView<const float> trained,
-                                const QuantizedMatrix& stored, std::span<const float> dequantized) {
+                                const QuantizedMatrix& stored, std::span<const float> restored,
+                                std::span<const float> rescale) {
   assert(trained.rows == stored.rows && trained.cols == stored.cols);
   ErrorSums errors;
   for (size_t r = 0; r < trained.rows; ++r) {
-    errors.Add(Compare(trained.row(r), dequantized.subspan(r * trained.cols, trained.cols)));
+    errors.Add(Compare(trained.row(r), restored.subspan(r * trained.cols, trained.cols)));
   }
   MatrixMeasurement measurement;
   MatrixReport& report = measurement.report;
@@ -52,10 +59,10 @@ MatrixMeasurement MeasureMatrix(Matrix matrix, MatrixView<const float> trained,
   report.weight_relative_rmse = errors.relative_l2();
   report.weight_max_abs_error = errors.max_abs_error();
   report.zero_blocks = CountZeroBlocks(stored);
-  report.histogram = CountWeights(trained, dequantized);
-  measurement.findings = FindWeightFaults(matrix, trained, stored, dequantized);
+  report.histogram = CountWeights(trained, restored);
+  measurement.findings = FindWeightFaults(matrix, trained, stored, restored, rescale);
 
-  if (const LostBlocks lost = FindLostBlocks(trained, stored); lost.count != 0) {
+  if (const LostBlocks lost = FindLostBlocks(matrix, trained, stored, rescale); lost.count != 0) {
     measurement.warnings.push_back(
         std::format("{}: {} blocks of weights below {} became zeros, the first in row {}",
                     Name(matrix), lost.count, kMinWeightAmax, lost.first_row));

@@ -24,9 +24,12 @@ struct MatrixMeasurement {
   std::vector<Finding> findings;
 };
 
-// `dequantized` are the values of `stored`, in whose place its caller has them anyway.
+// `restored` are the values of `stored` as Restore gives them, which its caller has anyway, with
+// the layer's `rescale` factors; none: it is not rescaled. All figures are in units of the
+// checkpoint.
 MatrixMeasurement MeasureMatrix(Matrix matrix, MatrixView<const float> trained,
-                                const QuantizedMatrix& stored, std::span<const float> dequantized);
+                                const QuantizedMatrix& stored, std::span<const float> restored,
+                                std::span<const float> rescale = {});
 
 }  // namespace sluice
 

@@ -10,6 +10,7 @@
 
 #include "quant/analysis/metrics.h"
 #include "quant/quantizer/quantizer.h"
+#include "quant/quantizer/rescale.h"
 
 namespace sluice {
 namespace {
@@ -33,8 +34,12 @@ float LargestOf(std::span<const float> values) {
 class FaultSearch {
  public:
   FaultSearch(Matrix matrix, MatrixView<const float> trained, const QuantizedMatrix& stored,
-              std::span<const float> dequantized)
-      : matrix_(matrix), trained_(trained), stored_(stored), dequantized_(dequantized) {}
+              std::span<const float> restored, std::span<const float> rescale)
+      : matrix_(matrix),
+        trained_(trained),
+        stored_(stored),
+        restored_(restored),
+        rescale_(rescale) {}
 
   std::vector<Finding> Run() && {
     if (IsAllZero(trained_)) {
@@ -62,8 +67,19 @@ class FaultSearch {
   }
 
   std::span<const float> StoredRow(size_t r) const {
-    return dequantized_.subspan(r * trained_.cols, trained_.cols);
+    return restored_.subspan(r * trained_.cols, trained_.cols);
   }
+
+  // The largest of values at `row` from `column` on, as they were rounded.
+  double LargestRescaled(std::span<const float> values, size_t row, size_t column) const {
+    double largest = 0;
+    for (size_t i = 0; i < values.size(); ++i) {
+      largest = std::max(largest, std::fabs(values[i]) * Unit(row, column + i));
+    }
+    return largest;
+  }
+
+  double Unit(size_t row, size_t column) const { return RescaleAt(matrix_, rescale_, row, column); }
 
   // The first findings of a kind are named; the first of all says how many there are.
   void SayHowMany(size_t first, size_t count) {
@@ -97,13 +113,14 @@ class FaultSearch {
         const size_t n = std::min(block, trained_.cols - begin);
         const auto before = trained_.row(r).subspan(begin, n);
         const auto after = StoredRow(r).subspan(begin, n);
-        const double largest = LargestOf(before);
-        if (!(LargestOf(after) > (kImpossibleError - 1) * largest)) continue;
+        const double largest = LargestRescaled(before, r, begin);
+        if (!(LargestRescaled(after, r, begin) > (kImpossibleError - 1) * largest)) continue;
         for (size_t i = 0; i < n; ++i) {
+          const double unit = Unit(r, begin + i);
           const double error =
-              std::fabs(static_cast<double>(after[i]) - static_cast<double>(before[i]));
+              std::fabs(static_cast<double>(after[i]) - static_cast<double>(before[i])) * unit;
           if (!(error > kImpossibleError * largest)) continue;
-          if (++count <= kNamedPerKind) AddOutlier(r, begin + i, largest);
+          if (++count <= kNamedPerKind) AddOutlier(r, begin + i, largest / unit);
         }
       }
     }
@@ -117,17 +134,18 @@ class FaultSearch {
     if (stored_.format.blocked()) finding.block = column / stored_.block();
     finding.message = std::format(
         "{} [{}, {}] is {:.4g} in the file and {:.4g} in the checkpoint, whose {} it lies in has "
-        "no weight beyond {:.4g}",
+        "no weight beyond {:.4g}{}",
         Name(matrix_), row, column, StoredRow(row)[column], trained_.row(row)[column],
-        stored_.format.blocked() ? std::format("block of {}", stored_.block()) : "row", largest);
+        stored_.format.blocked() ? std::format("block of {}", stored_.block()) : "row", largest,
+        matrix_ == Matrix::kDown && !rescale_.empty() ? ", rescaled to its column" : "");
   }
 
   // Whether rounding cannot have made zeros of weights up to `largest`.
-  bool Vanished(size_t row, size_t column, float largest) const {
+  bool Vanished(size_t row, size_t column, double largest) const {
     if (!stored_.format.quantized()) return largest != 0;
     const float scale = std::fabs(stored_.scale(row, column));
     if (scale == 0) return largest >= kMinWeightAmax;
-    return static_cast<double>(largest) > kStepsToVanish * static_cast<double>(scale);
+    return largest > kStepsToVanish * static_cast<double>(scale);
   }
 
   void FindVanishedBlocks() {
@@ -143,7 +161,9 @@ class FaultSearch {
         const float largest = LargestOf(trained_.row(r).subspan(begin, n));
         if (largest == 0) {
           if (zero_in_both++ == 0) first_in_both.emplace(r, begin);
-        } else if (Vanished(r, begin, largest) && ++count <= kNamedPerKind) {
+        } else if (Vanished(r, begin,
+                            LargestRescaled(trained_.row(r).subspan(begin, n), r, begin)) &&
+                   ++count <= kNamedPerKind) {
           AddZeroBlock(Severity::kError, r, begin, block).message = std::format(
               "{} [{}, {}..{}] is all zero in the file; the checkpoint has weights up to {:.4g} "
               "there",
@@ -200,7 +220,8 @@ class FaultSearch {
   Matrix matrix_;
   MatrixView<const float> trained_;
   const QuantizedMatrix& stored_;
-  std::span<const float> dequantized_;
+  std::span<const float> restored_;
+  std::span<const float> rescale_;
   std::vector<Finding> findings_;
 };
 
@@ -208,9 +229,10 @@ class FaultSearch {
 
 std::vector<Finding> FindWeightFaults(Matrix matrix, MatrixView<const float> trained,
                                       const QuantizedMatrix& stored,
-                                      std::span<const float> dequantized) {
+                                      std::span<const float> restored,
+                                      std::span<const float> rescale) {
   assert(trained.rows == stored.rows && trained.cols == stored.cols);
-  return FaultSearch(matrix, trained, stored, dequantized).Run();
+  return FaultSearch(matrix, trained, stored, restored, rescale).Run();
 }
 
 }  // namespace sluice

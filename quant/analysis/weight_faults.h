@@ -17,7 +17,8 @@ namespace sluice {
 inline constexpr size_t kFaultBlock = 32;
 
 // Of one matrix, without the layer; at most three of each kind, the first of them with their
-// number. `dequantized` are the values of `stored`.
+// number. `restored` and `rescale` are MeasureMatrix's. What rounding can do is judged as the
+// weights were rounded, that is rescaled; values are in units of the checkpoint.
 //
 // outlier_weight: |ŵ − w| exceeds 3 times the largest |w| of its block (of its row, where the
 // format has no blocks): a quantizer may double a weight at most. Also, as a warning, a |w| that is
@@ -28,7 +29,8 @@ inline constexpr size_t kFaultBlock = 32;
 // unrelated_weights: the cosine of ŵ and w is below 1/2 in more than half of the rows.
 std::vector<Finding> FindWeightFaults(Matrix matrix, MatrixView<const float> trained,
                                       const QuantizedMatrix& stored,
-                                      std::span<const float> dequantized);
+                                      std::span<const float> restored,
+                                      std::span<const float> rescale);
 
 }  // namespace sluice
 

@@ -36,7 +36,7 @@ class CalibrationFits : public LayerFits {
   CalibrationFits(const Calibration& calibration, const FitOptions& options, const ThreadPool& pool)
       : calibration_(calibration), options_(options), pool_(pool) {}
 
-  Expected<LayerFit> Fit(const LayerInfo& info, const FfnWeights& weights) override {
+  Expected<BlockFit> Fit(const LayerInfo& info, const FfnWeights& weights) override {
     SLUICE_ASSIGN(const auto inputs, calibration_.Inputs(info.layer, info.d_model));
     if (!inputs) return Nearest(info, weights);
     const MatrixView<const float> x(inputs->data(), inputs->size() / info.d_model, info.d_model);
@@ -44,15 +44,15 @@ class CalibrationFits : public LayerFits {
   }
 
  private:
-  Expected<LayerFit> Nearest(const LayerInfo& info, const FfnWeights& weights) {
-    LayerFit fit;
+  Expected<BlockFit> Nearest(const LayerInfo& info, const FfnWeights& weights) {
+    BlockFit fit;
     for (const Matrix m : kMatrices) {
       if (!info.matrices[m]) continue;
       auto result = FitMatrix(weights.matrices[m].view(), info.matrices[m]->format, {}, {},
                               {.method = Method::kRtn}, &pool_);
       if (!result) return FailIn(Name(m), result.error());
-      fit[m] = *std::move(result);
-      fit[m]->note = "the calibration has no inputs for this layer";
+      fit.matrices[m] = *std::move(result);
+      fit.matrices[m]->note = "the calibration has no inputs for this layer";
     }
     return fit;
   }
@@ -84,13 +84,13 @@ class TokenFits : public LayerFits {
     return fits;
   }
 
-  Expected<LayerFit> Fit(const LayerInfo& info, const FfnWeights& weights) override {
+  Expected<BlockFit> Fit(const LayerInfo& info, const FfnWeights& weights) override {
     if (info.layer < partial_->done()) return partial_->Load(info.layer);
     while (fitter_->next_layer() < info.layer) {
       SLUICE_ASSIGN(const FfnWeights skipped, decoder_.checkpoint().Load(fitter_->next_layer()));
       SLUICE_TRY(fitter_->Skip(skipped));
     }
-    SLUICE_ASSIGN(LayerFit fit, fitter_->Quantize(weights, FormatsOf(info), ActivationsOf(info)));
+    SLUICE_ASSIGN(BlockFit fit, fitter_->Quantize(weights, FormatsOf(info), ActivationsOf(info)));
     SLUICE_TRY(partial_->Save(info.layer, fit, fitter_->streams()));
     return fit;
   }
@@ -130,9 +130,10 @@ class TokenFits : public LayerFits {
       formats += "\n";
     }
     const auto sum = [](auto span) { return ChecksumText(Checksum(std::as_bytes(span))); };
-    return std::format("{} by {} on tokens {} in windows of {}, formats {}", settings.model,
-                       Name(settings.fit.method), sum(std::span(tokens.ids)),
-                       settings.tokens.context, sum(std::span<const char>(formats)));
+    return std::format("{} by {}{} on tokens {} in windows of {}, formats {}", settings.model,
+                       Name(settings.fit.method), settings.fit.rescale ? "" : " without rescaling",
+                       sum(std::span(tokens.ids)), settings.tokens.context,
+                       sum(std::span<const char>(formats)));
   }
 
   Status GoOn() {

@@ -12,7 +12,7 @@
 #include "quant/checkpoint/checkpoint.h"
 #include "quant/cli/partial.h"
 #include "quant/cli/token_options.h"
-#include "quant/quantizer/fit_matrix.h"
+#include "quant/quantizer/fit_block.h"
 #include "sluice/cpu.h"
 #include "sluice/error.h"
 #include "sluice/model.h"
@@ -24,7 +24,7 @@ class LayerFits {
  public:
   virtual ~LayerFits() = default;
   // `weights` are the checkpoint's of layer `info.layer`.
-  virtual Expected<LayerFit> Fit(const LayerInfo& info, const FfnWeights& weights) = 0;
+  virtual Expected<BlockFit> Fit(const LayerInfo& info, const FfnWeights& weights) = 0;
   // After the last layer: the model's KL divergence in nats per token on a part of the text;
   // nothing where there is no text.
   virtual Expected<std::optional<double>> Loss() { return std::nullopt; }

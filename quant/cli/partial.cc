@@ -150,13 +150,14 @@ Expected<PartialResult> PartialResult::Open(const std::string& path, const std::
   return partial;
 }
 
-Expected<LayerFit> PartialResult::Load(size_t layer) const {
+Expected<BlockFit> PartialResult::Load(size_t layer) const {
   SLUICE_ASSIGN(const SafetensorsFile file, SafetensorsFile::Open(LayerPath(path_, layer)));
-  LayerFit fit;
+  BlockFit fit;
+  fit.rescale = Values<float>(file, "rescale");
   for (const Matrix m : kMatrices) {
     const std::string name(Name(m));
     if (!file.metadata().contains(name + ".format")) continue;
-    SLUICE_ASSIGN(fit[m], ReadFit(file, name));
+    SLUICE_ASSIGN(fit.matrices[m], ReadFit(file, name));
   }
   return fit;
 }
@@ -166,17 +167,19 @@ Expected<Streams> PartialResult::LoadStreams() const {
   return Streams{Values<float>(file, "exact"), Values<float>(file, "rounded")};
 }
 
-Status PartialResult::Save(size_t layer, const LayerFit& fit, const Streams& streams) {
+Status PartialResult::Save(size_t layer, const BlockFit& fit, const Streams& streams) {
   TensorList matrices;
   Metadata metadata;
   for (const Matrix m : kMatrices) {
-    if (!fit[m]) continue;
+    if (!fit.matrices[m]) continue;
     const std::string name(Name(m));
-    Describe(name, *fit[m], metadata);
-    matrices.Add(name + ".integers", "I8", fit[m]->matrix.integers);
-    matrices.Add(name + ".scales", "F32", fit[m]->matrix.scales);
-    matrices.Add(name + ".values", "F32", fit[m]->matrix.values);
+    const QuantizedMatrix& matrix = fit.matrices[m]->matrix;
+    Describe(name, *fit.matrices[m], metadata);
+    matrices.Add(name + ".integers", "I8", matrix.integers);
+    matrices.Add(name + ".scales", "F32", matrix.scales);
+    matrices.Add(name + ".values", "F32", matrix.values);
   }
+  matrices.Add("rescale", "F32", fit.rescale);
   if (!metadata.empty()) SLUICE_TRY(matrices.Write(LayerPath(path_, layer), metadata));
   done_ = layer + 1;
   return WriteStreams(streams);

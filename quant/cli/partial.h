@@ -3,17 +3,13 @@
 #define SLUICE_QUANT_CLI_PARTIAL_H_
 
 #include <cstddef>
-#include <optional>
 #include <string>
 
-#include "quant/quantizer/fit_matrix.h"
+#include "quant/quantizer/fit_block.h"
 #include "quant/quantizer/fit_stream.h"
 #include "sluice/error.h"
-#include "sluice/format.h"
 
 namespace sluice {
-
-using LayerFit = PerMatrix<std::optional<MatrixFit>>;
 
 // A folder beside the output: layer-N.safetensors for each finished layer, then, replaced as a
 // whole, streams.safetensors with the job and the streams after it. Removed when destroyed, so that
@@ -29,11 +25,11 @@ class PartialResult {
 
   // The number of layers that are done, counted from layer 0, skipped ones included.
   size_t done() const { return done_; }
-  Expected<LayerFit> Load(size_t layer) const;
+  Expected<BlockFit> Load(size_t layer) const;
   Expected<Streams> LoadStreams() const;
 
   // Layer `layer`, with what it gives, none if it was skipped, and the streams after it.
-  Status Save(size_t layer, const LayerFit& fit, const Streams& streams);
+  Status Save(size_t layer, const BlockFit& fit, const Streams& streams);
 
  private:
   PartialResult(std::string path, std::string job);

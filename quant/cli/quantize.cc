@@ -92,6 +92,11 @@ void AddMethod(CLI::App& sub, QuantizeOptions& options) {
             "improve on tokens kept aside for this falls back, with a warning.")
       ->default_str("rtn");
   AddTokens(sub, options.tokens);
+  sub.add_flag_callback(
+      "--no-rescale", [&options] { options.rescale = false; },
+      "Do not rescale up's rows against down's columns. mse and gptq do, layer by layer, "
+      "where it lowers the error of the block; what the block computes stays the same, and "
+      "the file keeps the factors for comparisons with the model.");
   sub.add_flag("--resume", options.resume,
                "Go on where a run with --tokens or --text was killed, from what it left in "
                "FILE.partial.");

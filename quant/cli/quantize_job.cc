@@ -15,6 +15,7 @@
 #include "quant/cli/layer_fits.h"
 #include "quant/cli/pick_formats.h"
 #include "quant/quantizer/quantizer.h"
+#include "quant/quantizer/rescale.h"
 #include "quant/report/matrix_summary.h"
 #include "quant/report/numbers.h"
 #include "quant/report/printable.h"
@@ -190,6 +191,8 @@ class QuantizeJob {
                            .method = std::string(MethodOf(format)),
                            .requested_method = std::string(MethodOf(format))};
     }
+    layer.rescaled = options_.rescale && options_.method != Method::kRtn &&
+                     CanRescale(source.gated, formats.formats);
     return layer;
   }
 
@@ -254,7 +257,7 @@ class QuantizeJob {
   // Where the method needs them; null for rtn.
   Expected<std::unique_ptr<LayerFits>> Fits(const std::vector<LayerInfo>& layers,
                                             const ThreadPool& pool) const {
-    const FitOptions fit = {.method = options_.method};
+    const FitOptions fit = {.method = options_.method, .rescale = options_.rescale};
     if (options_.method == Method::kRtn) return nullptr;
     if (!on_text()) return FitsFromCalibration(*calibration_, fit, pool);
     return FitsFromTokens({.model = options_.model,
@@ -272,13 +275,13 @@ class QuantizeJob {
     for (const Matrix m : kMatrices) {
       if (!layer.matrices[m]) continue;
       const MatrixInfo& info = *layer.matrices[m];
-      SLUICE_ASSIGN(const LinearWeights weights, checkpoint.Load(layer.layer, m));
+      SLUICE_ASSIGN(LinearWeights weights, checkpoint.Load(layer.layer, m));
       const auto quantized = QuantizeRtn(weights.view(), info.format, &pool);
       if (!quantized) {
         return Fail(quantized.error().code, "{}: {}: {}", checkpoint.path(), info.name,
                     quantized.error().message);
       }
-      SLUICE_TRY(WriteMatrix(layer, m, weights, *quantized, info.method, writer));
+      SLUICE_TRY(WriteMatrix(layer, m, weights, {*quantized, info.method, {}}, writer));
     }
     return {};
   }
@@ -286,7 +289,7 @@ class QuantizeJob {
   // One layer in memory at a time.
   Status WriteLayer(const Checkpoint& checkpoint, const LayerInfo& layer, LayerFits& fits,
                     ModelWriter& writer) {
-    SLUICE_ASSIGN(const FfnWeights weights, checkpoint.Load(layer.layer));
+    SLUICE_ASSIGN(FfnWeights weights, checkpoint.Load(layer.layer));
     const auto fit = fits.Fit(layer, weights);
     if (!fit) {
       return Fail(fit.error().code, "{}: layer {}: {}", checkpoint.path(), layer.layer,
@@ -294,30 +297,42 @@ class QuantizeJob {
     }
     for (const Matrix m : kMatrices) {
       if (!layer.matrices[m]) continue;
-      const MatrixFit& matrix = *(*fit)[m];
+      const MatrixFit& matrix = *fit->matrices[m];
       if (!matrix.note.empty()) {
         Warn(std::format("layer {}: {} is quantized by {}, not {}: {}", layer.layer, Name(m),
                          Name(matrix.method), Name(options_.method), matrix.note));
       }
       const std::string_view method =
           matrix.matrix.format.quantized() ? Name(matrix.method) : std::string_view();
-      SLUICE_TRY(WriteMatrix(layer, m, weights.matrices[m], matrix.matrix, method, writer));
+      SLUICE_TRY(WriteMatrix(layer, m, weights.matrices[m], {matrix.matrix, method, fit->rescale},
+                             writer));
     }
-    return {};
+    if (!layer.rescaled) return {};
+    const std::vector<float> ones(layer.d_ff, 1);
+    return writer.AddRescale(layer.layer, fit->rescale.empty() ? ones : fit->rescale);
   }
 
-  Status WriteMatrix(const LayerInfo& layer, Matrix m, const LinearWeights& weights,
-                     const QuantizedMatrix& quantized, std::string_view method,
-                     ModelWriter& writer) {
-    Note(layer.layer, m, *layer.matrices[m], weights, quantized, method);
-    SLUICE_ASSIGN(const PackedMatrix packed, Pack(quantized, weights.bias));
-    return writer.Add(layer.layer, m, packed.view(), std::string(method));
+  // What a method made of a matrix.
+  struct Outcome {
+    const QuantizedMatrix& quantized;
+    std::string_view method;
+    std::span<const float> rescale;  // of the layer; empty: none
+  };
+
+  Status WriteMatrix(const LayerInfo& layer, Matrix m, LinearWeights& weights,
+                     const Outcome& outcome, ModelWriter& writer) {
+    Note(layer.layer, m, *layer.matrices[m], weights, outcome);
+    ApplyRescale(m, outcome.rescale, weights);
+    SLUICE_ASSIGN(const PackedMatrix packed, Pack(outcome.quantized, weights.bias));
+    return writer.Add(layer.layer, m, packed.view(), std::string(outcome.method));
   }
 
   // What became of a matrix's weights, for the summary.
   void Note(size_t layer, Matrix m, const MatrixInfo& info, const LinearWeights& weights,
-            const QuantizedMatrix& quantized, std::string_view method) {
-    MatrixMeasurement measured = MeasureMatrix(m, weights.view(), quantized, Dequantize(quantized));
+            const Outcome& outcome) {
+    MatrixMeasurement measured =
+        MeasureMatrix(m, weights.view(), outcome.quantized,
+                      Restore(m, outcome.rescale, outcome.quantized), outcome.rescale);
     for (const std::string& warning : measured.warnings) {
       Warn(std::format("layer {}: {}", layer, warning));
     }
@@ -326,7 +341,7 @@ class QuantizeJob {
       Warn(std::format("layer {}: {}", layer, finding.message));
     }
     measured.report.requested = info.requested;
-    measured.report.method = method;
+    measured.report.method = outcome.method;
     measured.report.requested_method = info.requested_method;
     measured.report.bits_per_weight = info.bits_per_weight();
     matrices_.back().matrices[m] = measured.report;

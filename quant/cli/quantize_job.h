@@ -26,6 +26,7 @@ struct QuantizeOptions {
   std::optional<std::string> calibration;
   TokenOptions tokens;
   FormatBudget budget;  // given: formats are chosen, and `formats` asks for nothing but layers
+  bool rescale = true;  // up against down, where the method does and the formats allow it
   bool resume = false;
   std::optional<std::string> config;
   std::vector<ReportPath> reports;

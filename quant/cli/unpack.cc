@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <format>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "quant/cli/console.h"
 #include "quant/cli/files.h"
 #include "quant/cli/options.h"
+#include "quant/quantizer/rescale.h"
 #include "quant/report/numbers.h"
 #include "quant/report/printable.h"
 #include "sluice/model.h"
@@ -35,9 +37,10 @@ struct Part {
   size_t layer = 0;
   Matrix matrix = Matrix::kGate;
   const MatrixInfo* info = nullptr;
-  size_t weights = 0;  // index of the tensor
-  size_t scales = 0;   // with --integers, of quantized matrices
-  size_t bias = 0;     // if there is one
+  size_t weights = 0;                  // index of the tensor
+  size_t scales = 0;                   // with --integers, of quantized matrices
+  size_t bias = 0;                     // if there is one
+  std::optional<size_t> rescale = {};  // with --integers, of a rescaled up
 };
 
 class Unpacker {
@@ -89,6 +92,9 @@ class Unpacker {
         } else {
           part.weights = AddTensor(info.name, "F32", {info.rows, info.cols});
         }
+        if (options_.integers && layer.rescaled && m == Matrix::kUp) {
+          part.rescale = AddTensor(info.name + ".rescale", "F32", {layer.d_ff});
+        }
         if (!info.bias_name.empty()) part.bias = AddTensor(info.bias_name, "F32", {info.rows});
         parts_.push_back(part);
       }
@@ -109,6 +115,17 @@ class Unpacker {
     return {};
   }
 
+  // Stored with --integers, else the model's.
+  std::vector<float> Bias(const PackedMatrixView& packed, Matrix m,
+                          std::span<const float> factors) const {
+    std::vector<float> bias(packed.bias, packed.bias + packed.layout.rows);
+    if (options_.integers) return bias;
+    for (size_t r = 0; r < bias.size() && m == Matrix::kUp; ++r) {
+      bias[r] /= RescaleAt(m, factors, r, 0);
+    }
+    return bias;
+  }
+
   template <class T>
   Status WriteTensor(AtomicFile& file, size_t tensor, std::span<const T> values) const {
     return file.WriteAt(offsets_[tensor], std::as_bytes(values));
@@ -122,14 +139,20 @@ class Unpacker {
       SLUICE_ASSIGN(const BlockView block, model.impl().Block(part.layer));
       const PackedMatrixView& packed = block.matrices[part.matrix];
       const QuantizedMatrix matrix = Unpack(packed);
+      SLUICE_ASSIGN(const std::vector<float> factors, model.impl().Rescale(part.layer));
       if (AsIntegers(*part.info)) {
         SLUICE_TRY(WriteTensor(file, part.weights, std::span<const int8_t>(matrix.integers)));
         SLUICE_TRY(WriteTensor(file, part.scales, std::span<const float>(matrix.scales)));
       } else {
-        SLUICE_TRY(WriteTensor(file, part.weights, std::span<const float>(Dequantize(matrix))));
+        SLUICE_TRY(WriteTensor(file, part.weights,
+                               std::span<const float>(Restore(part.matrix, factors, matrix))));
+      }
+      if (part.rescale) {
+        SLUICE_TRY(WriteTensor(file, *part.rescale, std::span<const float>(factors)));
       }
       if (packed.bias != nullptr) {
-        SLUICE_TRY(WriteTensor(file, part.bias, std::span(packed.bias, matrix.rows)));
+        SLUICE_TRY(WriteTensor(file, part.bias,
+                               std::span<const float>(Bias(packed, part.matrix, factors))));
       }
       model.impl().Release(packed);
       progress.Show(i + 1, parts_.size(),
@@ -154,7 +177,8 @@ void AddUnpack(CLI::App& app, Invocation& invocation) {
       "Write a packed file's matrices as plain tensors.\n"
       "Each matrix becomes F32 [out, in] without padding, under the name it has in the model; "
       "biases "
-      "become F32 [out] under theirs. The values are those that the kernels compute with.");
+      "become F32 [out] under theirs. The values are those that the kernels compute with; where "
+      "quantize rescaled up against down, that is undone, so that each compares with the model's.");
   sub->add_option("FILE", options->file, "The packed file, written by `sluice quantize`.")
       ->required();
   sub->add_option("-o,--output", options->output,
@@ -165,7 +189,8 @@ void AddUnpack(CLI::App& app, Invocation& invocation) {
       "--integers", options->integers,
       "Write quantized matrices as they are stored: NAME as I8 [out, in], int4 as -8 to 7, and "
       "NAME.scale as F32 [out, blocks], blocks being 1 where a row has one scale. f32 and "
-      "bf16 matrices stay F32.");
+      "bf16 matrices stay F32. Rescaling is not undone: NAME.rescale of up, F32 [d_ff], is what "
+      "its rows were multiplied by and down's columns divided by.");
   AddQuiet(*sub, options->quiet, "Print nothing but warnings and errors.");
   sub->footer(
       "Examples:\n"

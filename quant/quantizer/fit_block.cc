@@ -72,12 +72,35 @@ void ForRuns(MatrixView<const float> x, Fn use) {
   }
 }
 
+// Those that rescaling is chosen by.
+std::vector<float> SampleRows(MatrixView<const float> x, Purpose purpose) {
+  const auto purpose_of = [&](size_t token) { return PurposeOf(token, x.rows); };
+  std::vector<float> rows;
+  for (const size_t t : SampleTokens(x.rows, kRescaleTokens, purpose, purpose_of)) {
+    rows.insert(rows.end(), x.row(t).begin(), x.row(t).end());
+  }
+  return rows;
+}
+
 }  // namespace
 
 Purpose PurposeOf(size_t token, size_t count) {
   if (count < kHeldOutPart) return Purpose::kBoth;
   const size_t piece = std::clamp<size_t>(count / (4 * kHeldOutPart), 1, 64);
   return token / piece % kHeldOutPart == kHeldOutPart - 1 ? Purpose::kHeldOut : Purpose::kFit;
+}
+
+std::vector<size_t> SampleTokens(size_t tokens, size_t count, Purpose purpose,
+                                 const std::function<Purpose(size_t)>& purpose_of) {
+  std::vector<size_t> all;
+  for (size_t t = 0; t < tokens; ++t) {
+    const Purpose has = purpose_of(t);
+    if (has == purpose || has == Purpose::kBoth) all.push_back(t);
+  }
+  const size_t taken = std::min(count, all.size());
+  std::vector<size_t> sample;
+  for (size_t i = 0; i < taken; ++i) sample.push_back(all[i * all.size() / taken]);
+  return sample;
 }
 
 BlockFitter::BlockFitter(const FfnWeights& weights, const PerMatrix<WeightFormat>& formats,
@@ -115,7 +138,7 @@ void BlockFitter::AddInputs(MatrixView<const float> x, MatrixView<const float> w
 
 // The inputs' moments as those of gate or up: with y = W·wanted, R = −W·Σ (wanted − x)·xᵀ.
 void BlockFitter::Moved(Matrix m, const LossMoments& inputs, LossMoments& moments) const {
-  const MatrixView<const float> w = weights_.matrices[m].view();
+  const MatrixView<const float> w = Exact(m).view();
   moments = inputs;
   moments.shift.assign(w.rows * w.cols, 0);
   ParallelFor(pool_, w.rows, kRowGrain, [&](size_t begin, size_t end) {
@@ -124,11 +147,25 @@ void BlockFitter::Moved(Matrix m, const LossMoments& inputs, LossMoments& moment
   });
 }
 
+Status BlockFitter::Rescale(const RescaleSample& sample) {
+  if (!options_.rescale || options_.method == Method::kRtn ||
+      !CanRescale(weights_.gated, formats_) || sample.fit.rows == 0 || sample.held_out.rows == 0) {
+    return {};
+  }
+  SLUICE_ASSIGN(fit_.rescale, ChooseRescale(weights_, formats_, activations_, sample, pool_));
+  if (fit_.rescale.empty()) return {};
+  for (const Matrix m : {Matrix::kUp, Matrix::kDown}) {
+    scaled_.matrices[m] = weights_.matrices[m];
+    ApplyRescale(m, fit_.rescale, scaled_.matrices[m]);
+  }
+  return {};
+}
+
 Status BlockFitter::FitInput() {
   for (LossMoments* moments : {&inputs_.fit, &inputs_.held_out, &drift_}) Mirror(*moments);
   for (const Matrix m : {Matrix::kGate, Matrix::kUp}) {
     if (m == Matrix::kGate && !weights_.gated) continue;
-    const MatrixView<const float> w = weights_.matrices[m].view();
+    const MatrixView<const float> w = Exact(m).view();
     Both moments;
     Moved(m, inputs_.fit, moments.fit);
     Moved(m, inputs_.held_out, moments.held_out);
@@ -159,7 +196,7 @@ void BlockFitter::AddHidden(MatrixView<const float> x, MatrixView<const float> y
                             std::span<const float> gains) {
   const MatrixView<float> hidden = RoundedHidden(x);
   const MatrixView<float> miss = Room(y_, y.rows, y.cols);
-  BlockOutput(weights_, hidden, miss, pool_);
+  BlockOutput(fit_.rescale.empty() ? weights_ : scaled_, hidden, miss, pool_);
   Subtract(miss, y, miss);
   ScaleRows(gains, hidden);
   ScaleRows(gains, miss);
@@ -180,7 +217,7 @@ Status BlockFitter::FitHidden() {
 }
 
 Status BlockFitter::FitOne(Matrix m, const LossMoments& fit, const LossMoments& held_out) {
-  const LinearWeights& weights = weights_.matrices[m];
+  const LinearWeights& weights = Exact(m);
   auto result = FitMatrix(weights.view(), formats_[m], fit, held_out, options_, pool_);
   if (!result) return FailIn(Name(m), result.error());
   LinearWeights& rounded = rounded_.matrices[m];
@@ -188,7 +225,7 @@ Status BlockFitter::FitOne(Matrix m, const LossMoments& fit, const LossMoments& 
   rounded.cols = weights.cols;
   rounded.bias = weights.bias;
   rounded.weights = Dequantize(result->matrix);
-  fits_[m] = *std::move(result);
+  fit_.matrices[m] = *std::move(result);
   return {};
 }
 
@@ -196,16 +233,18 @@ void BlockFitter::Forward(MatrixView<const float> x, MatrixView<float> y) {
   BlockOutput(rounded_, RoundedHidden(x), y, pool_);
 }
 
-Expected<PerMatrix<std::optional<MatrixFit>>> FitCalibrated(const FfnWeights& weights,
-                                                            const PerMatrix<WeightFormat>& formats,
-                                                            const BlockActivations& activations,
-                                                            MatrixView<const float> x,
-                                                            const FitOptions& options,
-                                                            const ThreadPool* pool) {
+Expected<BlockFit> FitCalibrated(const FfnWeights& weights, const PerMatrix<WeightFormat>& formats,
+                                 const BlockActivations& activations, MatrixView<const float> x,
+                                 const FitOptions& options, const ThreadPool* pool) {
   BlockFitter fitter(weights, formats, activations, options, pool);
   ForRuns(x, [&](MatrixView<const float> rows, Purpose purpose) {
     fitter.AddInputs(rows, rows, purpose);
   });
+  const auto fit = SampleRows(x, Purpose::kFit);
+  const auto held_out = SampleRows(x, Purpose::kHeldOut);
+  SLUICE_TRY(fitter.Rescale({{fit.data(), fit.size() / x.cols, x.cols},
+                             {held_out.data(), held_out.size() / x.cols, x.cols},
+                             {}}));
   SLUICE_TRY(fitter.FitInput());
   std::vector<float> hidden, scratch, y;
   ForRuns(x, [&](MatrixView<const float> rows, Purpose purpose) {
@@ -217,7 +256,7 @@ Expected<PerMatrix<std::optional<MatrixFit>>> FitCalibrated(const FfnWeights& we
     fitter.AddHidden(rows, output, purpose);
   });
   SLUICE_TRY(fitter.FitHidden());
-  return std::move(fitter.fits());
+  return std::move(fitter).Take();
 }
 
 }  // namespace sluice

@@ -4,13 +4,16 @@
 #define SLUICE_QUANT_QUANTIZER_FIT_BLOCK_H_
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "quant/checkpoint/ffn_weights.h"
 #include "quant/quantizer/fit_matrix.h"
 #include "quant/quantizer/loss_moments.h"
+#include "quant/quantizer/rescale.h"
 #include "sluice/cpu.h"
 #include "sluice/error.h"
 #include "sluice/format.h"
@@ -26,8 +29,20 @@ enum class Purpose : uint8_t { kFit, kHeldOut, kBoth };
 // held out. Fewer than 16 tokens serve for both.
 Purpose PurposeOf(size_t token, size_t count);
 
-// Used in this order: AddInputs for all tokens; FitInput; AddHidden for the same tokens; FitHidden.
-// Only sums over tokens are kept. Rows of x and y are tokens, at most kMaxTokens a call.
+// At most `count` of the tokens below `tokens` that serve for `purpose`, evenly spaced.
+std::vector<size_t> SampleTokens(size_t tokens, size_t count, Purpose purpose,
+                                 const std::function<Purpose(size_t)>& purpose_of);
+
+// A block, and what it was rescaled by: up's rows were multiplied by the factors and down's columns
+// divided by them before they were quantized. Without factors nothing was.
+struct BlockFit {
+  PerMatrix<std::optional<MatrixFit>> matrices;
+  std::vector<float> rescale;  // [d_ff], or empty
+};
+
+// Used in this order: AddInputs for all tokens; Rescale, if at all; FitInput; AddHidden for the
+// same tokens; FitHidden. Only sums over tokens are kept. Rows of x and y are tokens, at most
+// kMaxTokens a call.
 class BlockFitter {
  public:
   static constexpr size_t kMaxTokens = 2048;
@@ -42,6 +57,10 @@ class BlockFitter {
   // `gains` [t], or empty for 1: errors of a token count by its square.
   void AddInputs(MatrixView<const float> x, MatrixView<const float> wanted, Purpose purpose,
                  std::span<const float> gains = {});
+  // From here on up and down are those times, and divided by, the factors that ChooseRescale gives.
+  // Nothing happens where the options, the formats or rtn rule it out, or the sample is empty.
+  Status Rescale(const RescaleSample& sample);
+
   // Errors: those of FitMatrix, with the matrix's name.
   Status FitInput();
 
@@ -54,7 +73,8 @@ class BlockFitter {
   // kernels give.
   void Forward(MatrixView<const float> x, MatrixView<float> y);
 
-  PerMatrix<std::optional<MatrixFit>>& fits() { return fits_; }
+  // What was fitted, once; the fitter is used up.
+  BlockFit Take() && { return std::move(fit_); }
 
  private:
   struct Both {
@@ -62,17 +82,22 @@ class BlockFitter {
     LossMoments held_out;
   };
 
+  // A matrix as it is to be quantized.
+  const LinearWeights& Exact(Matrix m) const {
+    return scaled_.matrices[m].weights.empty() ? weights_.matrices[m] : scaled_.matrices[m];
+  }
   Status FitOne(Matrix m, const LossMoments& fit, const LossMoments& held_out);
   MatrixView<float> RoundedHidden(MatrixView<const float> x);
   void Moved(Matrix m, const LossMoments& inputs, LossMoments& moments) const;
 
   const FfnWeights& weights_;
+  FfnWeights scaled_;  // up and down, if rescaled
   PerMatrix<WeightFormat> formats_;
   BlockActivations activations_;
   FitOptions options_;
   const ThreadPool* pool_;
   FfnWeights rounded_;  // dequantized, as far as fitted
-  PerMatrix<std::optional<MatrixFit>> fits_;
+  BlockFit fit_;
   Both inputs_;        // shift: Σ (wanted − x)·xᵀ [d_model, d_model]
   LossMoments drift_;  // held-out Σ (wanted − x)·(wanted − x)ᵀ
   Both hidden_;
@@ -80,12 +105,9 @@ class BlockFitter {
 };
 
 // All of it on captured inputs x [t, d_model]: the block shall give for them what it gives in FP32.
-Expected<PerMatrix<std::optional<MatrixFit>>> FitCalibrated(const FfnWeights& weights,
-                                                            const PerMatrix<WeightFormat>& formats,
-                                                            const BlockActivations& activations,
-                                                            MatrixView<const float> x,
-                                                            const FitOptions& options,
-                                                            const ThreadPool* pool);
+Expected<BlockFit> FitCalibrated(const FfnWeights& weights, const PerMatrix<WeightFormat>& formats,
+                                 const BlockActivations& activations, MatrixView<const float> x,
+                                 const FitOptions& options, const ThreadPool* pool);
 
 }  // namespace sluice
 

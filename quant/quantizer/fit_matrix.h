@@ -16,7 +16,8 @@ namespace sluice {
 
 struct FitOptions {
   Method method = Method::kGptq;
-  int rounds = 3;  // of refinement, see Refine
+  int rounds = 3;       // of refinement, see Refine
+  bool rescale = true;  // up against down, where CanRescale; not by rtn
 };
 
 struct MatrixFit {

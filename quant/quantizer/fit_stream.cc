@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "quant/decoder/float_block.h"
-#include "quant/quantizer/fit_block.h"
 #include "src/base/aligned_buffer.h"
 #include "src/base/status.h"
 
@@ -50,6 +49,12 @@ struct StreamFitter::Piece {
   std::span<float> gains;  // BlockFitter's; empty where the block's output is not normed
 };
 
+// What some tokens of the rounded stream give the block, [t, d_model], and their gains.
+struct StreamFitter::Sample {
+  std::vector<float> x;
+  std::vector<float> gains;
+};
+
 StreamFitter::StreamFitter(const Decoder& decoder, const Tokens& tokens,
                            const StreamOptions& options, const ThreadPool* pool)
     : decoder_(decoder), tokens_(tokens), options_(options), pool_(pool) {}
@@ -86,11 +91,15 @@ Expected<DecoderLayer> StreamFitter::Attend() {
   return layer;
 }
 
+size_t StreamFitter::PieceSize() const {
+  return std::clamp(DivCeil(tokens_.ids.size(), kPieces), kMinPiece, kMaxPiece);
+}
+
 template <class Fn>
 void StreamFitter::ForPieces(Fn use) {
   const size_t n = tokens_.ids.size();
   const size_t d = decoder_.d_model();
-  const size_t size = std::clamp(DivCeil(n, kPieces), kMinPiece, kMaxPiece);
+  const size_t size = PieceSize();
   const size_t pieces = DivCeil(n, size);
   for (size_t i = 0; i < pieces; ++i) {
     const size_t begin = i * size;
@@ -118,9 +127,27 @@ void StreamFitter::NoteGains(const DecoderLayer& layer, const FfnWeights& weight
   for (size_t r = 0; r < x.rows; ++r) gains[r] = layer.OutputGain(y.row(r));
 }
 
-Expected<PerMatrix<std::optional<MatrixFit>>> StreamFitter::Quantize(
-    const FfnWeights& weights, const PerMatrix<WeightFormat>& formats,
-    const BlockActivations& activations) {
+StreamFitter::Sample StreamFitter::SampleInputs(const DecoderLayer& layer, Purpose purpose) {
+  const size_t d = decoder_.d_model();
+  const size_t n = tokens_.ids.size();
+  const size_t pieces = DivCeil(n, PieceSize());
+  const auto purpose_of = [&](size_t token) { return PurposeOfPiece(token / PieceSize(), pieces); };
+  Sample sample;
+  std::vector<float> stream;
+  for (const size_t t : SampleTokens(n, kRescaleTokens, purpose, purpose_of)) {
+    const auto row = std::span(streams_.rounded).subspan(t * d, d);
+    stream.insert(stream.end(), row.begin(), row.end());
+    if (!gains_.empty()) sample.gains.push_back(gains_[t]);
+  }
+  sample.x.resize(stream.size());
+  const size_t rows = stream.size() / d;
+  layer.BlockInput({stream.data(), rows, d}, {sample.x.data(), rows, d}, pool_);
+  return sample;
+}
+
+Expected<BlockFit> StreamFitter::Quantize(const FfnWeights& weights,
+                                          const PerMatrix<WeightFormat>& formats,
+                                          const BlockActivations& activations) {
   const size_t d = decoder_.d_model();
   SLUICE_ASSIGN(const DecoderLayer layer, Attend());
   BlockFitter fitter(weights, formats, activations, options_.fit, pool_);
@@ -135,6 +162,11 @@ Expected<PerMatrix<std::optional<MatrixFit>>> StreamFitter::Quantize(
     MoveToward(x, options_.move, wanted);
     fitter.AddInputs(x, wanted, piece.purpose, piece.gains);
   });
+  const Sample fit = SampleInputs(layer, Purpose::kFit);
+  const Sample held_out = SampleInputs(layer, Purpose::kHeldOut);
+  SLUICE_TRY(fitter.Rescale({{fit.x.data(), fit.x.size() / d, d},
+                             {held_out.x.data(), held_out.x.size() / d, d},
+                             held_out.gains}));
   SLUICE_TRY(fitter.FitInput());
   ForPieces([&](const Piece& piece) {
     const size_t rows = piece.exact.rows;
@@ -158,7 +190,7 @@ Expected<PerMatrix<std::optional<MatrixFit>>> StreamFitter::Quantize(
     fitter.Forward(x, y);
     layer.AddBlockOutput(y, piece.rounded, pool_);
   });
-  return std::move(fitter.fits());
+  return std::move(fitter).Take();
 }
 
 Status StreamFitter::Skip(const FfnWeights& weights) {

@@ -10,6 +10,7 @@
 
 #include "quant/decoder/decoder.h"
 #include "quant/decoder/tokens.h"
+#include "quant/quantizer/fit_block.h"
 #include "quant/quantizer/fit_matrix.h"
 #include "sluice/cpu.h"
 #include "sluice/error.h"
@@ -48,9 +49,8 @@ class StreamFitter {
 
   // Layers in order, each once: Quantize, or Skip for one that stays in FP32. Errors: those of
   // Decoder::Layer and FitMatrix.
-  Expected<PerMatrix<std::optional<MatrixFit>>> Quantize(const FfnWeights& weights,
-                                                         const PerMatrix<WeightFormat>& formats,
-                                                         const BlockActivations& activations);
+  Expected<BlockFit> Quantize(const FfnWeights& weights, const PerMatrix<WeightFormat>& formats,
+                              const BlockActivations& activations);
   Status Skip(const FfnWeights& weights);
 
   size_t next_layer() const { return next_; }
@@ -60,6 +60,7 @@ class StreamFitter {
 
  private:
   struct Piece;
+  struct Sample;
 
   StreamFitter(const Decoder& decoder, const Tokens& tokens, const StreamOptions& options,
                const ThreadPool* pool);
@@ -70,6 +71,8 @@ class StreamFitter {
 
   void NoteGains(const DecoderLayer& layer, const FfnWeights& weights, MatrixView<const float> x,
                  std::span<float> gains);
+  Sample SampleInputs(const DecoderLayer& layer, Purpose purpose);
+  size_t PieceSize() const;
 
   const Decoder& decoder_;
   const Tokens& tokens_;

@@ -87,16 +87,13 @@ void SearchBlock(std::span<const float> values, std::span<const float> importanc
   for (int i = 0; i < kRefinements; ++i) search.Try(search.BestScale(integers), scale, integers);
 }
 
-// H's diagonal. Inputs that calibration never saw may come all the same.
-std::vector<float> Importance(const LossMoments& moments) {
+// Inputs that calibration never saw may come all the same.
+std::vector<float> Importance(std::span<const float> energy) {
   constexpr double kFloor = 1e-3;  // of the mean
-  const size_t n = moments.n;
   double mean = 0;
-  for (size_t k = 0; k < n; ++k) mean += moments.second[k * n + k] / static_cast<double>(n);
-  std::vector<float> importance(n);
-  for (size_t k = 0; k < n; ++k) {
-    importance[k] = std::max(moments.second[k * n + k], static_cast<float>(kFloor * mean));
-  }
+  for (const float e : energy) mean += e / static_cast<double>(energy.size());
+  std::vector<float> importance;
+  for (const float e : energy) importance.push_back(std::max(e, static_cast<float>(kFloor * mean)));
   return importance;
 }
 
@@ -113,8 +110,15 @@ float CandidateScale(float extreme, float multiple, WeightFormat format) {
 
 void SearchScales(MatrixView<const float> weights, const LossMoments& moments,
                   QuantizedMatrix& matrix, const ThreadPool* pool) {
+  std::vector<float> energy;
+  for (size_t k = 0; k < moments.n; ++k) energy.push_back(moments.second[k * moments.n + k]);
+  SearchScales(weights, energy, matrix, pool);
+}
+
+void SearchScales(MatrixView<const float> weights, std::span<const float> energy,
+                  QuantizedMatrix& matrix, const ThreadPool* pool) {
   const size_t n = weights.cols;
-  const std::vector<float> importance = Importance(moments);
+  const std::vector<float> importance = Importance(energy);
   ParallelFor(pool, weights.rows, kRowGrain, [&](size_t begin, size_t end) {
     for (size_t r = begin; r < end; ++r) {
       for (size_t b = 0; b < matrix.blocks(); ++b) {

@@ -28,6 +28,9 @@ float CandidateScale(float extreme, float multiple, WeightFormat format);
 // has QuantizeRtn's result, which is replaced where a better scale is found.
 void SearchScales(MatrixView<const float> weights, const LossMoments& moments,
                   QuantizedMatrix& matrix, const ThreadPool* pool);
+// The same for H_kk alone, `energy` [n].
+void SearchScales(MatrixView<const float> weights, std::span<const float> energy,
+                  QuantizedMatrix& matrix, const ThreadPool* pool);
 
 }  // namespace sluice
 

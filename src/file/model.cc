@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <format>
 #include <set>
+#include <span>
+#include <string_view>
 #include <utility>
 
 #include "src/base/aligned_buffer.h"
@@ -16,16 +19,16 @@ namespace sluice {
 namespace {
 
 // The tensor's bytes, if it is there and is what the layout makes it.
-Expected<const std::byte*> MapPlane(const SafetensorsFile& file,
-                                    const SafetensorsTensor& expected) {
+Expected<const std::byte*> MapPlane(const SafetensorsFile& file, const SafetensorsTensor& expected,
+                                    std::string_view owner = "matrix") {
   const SafetensorsEntry* entry = file.Find(expected.name);
   if (entry == nullptr) {
     return Fail(ErrorCode::kCorrupt, "{}: tensor {} is missing", file.path(), Quote(expected.name));
   }
   if (entry->dtype != expected.dtype || entry->shape != expected.shape) {
-    return Fail(ErrorCode::kCorrupt, "{}: tensor {} is {} {}, its matrix takes {} {}", file.path(),
-                Quote(expected.name), Quote(entry->dtype), ShapeText(entry->shape), expected.dtype,
-                ShapeText(expected.shape));
+    return Fail(ErrorCode::kCorrupt, "{}: tensor {} is {} {}, its {} takes {} {}", file.path(),
+                Quote(expected.name), Quote(entry->dtype), ShapeText(entry->shape), owner,
+                expected.dtype, ShapeText(expected.shape));
   }
   const size_t offset = static_cast<size_t>(entry->bytes.data() - file.file().bytes().data());
   if (offset % kAlignment != 0) {
@@ -33,6 +36,14 @@ Expected<const std::byte*> MapPlane(const SafetensorsFile& file,
                 file.path(), Quote(expected.name), offset, kAlignment);
   }
   return entry->bytes.data();
+}
+
+Status CheckChecksum(const std::string& tensor, std::span<const std::byte> bytes,
+                     uint64_t expected) {
+  const uint64_t actual = Checksum(bytes);
+  if (actual == expected) return {};
+  return Fail(ErrorCode::kCorrupt, "{}: its checksum is {}, the description says {}", tensor,
+              ChecksumText(actual), ChecksumText(expected));
 }
 
 }  // namespace
@@ -64,11 +75,15 @@ Status Model::Impl::Map() {
         }
       }
     }
+    if (layer.rescaled) {
+      SLUICE_TRY(MapPlane(file_, RescaleTensor(layer.layer, layer.d_ff), "layer"));
+      names.insert(RescaleName(layer.layer));
+    }
     blocks_.push_back(block);
   }
   for (const SafetensorsEntry& entry : file_.entries()) {
     if (!names.contains(entry.name)) {
-      return Fail(ErrorCode::kCorrupt, "{}: tensor {} belongs to no matrix", path(),
+      return Fail(ErrorCode::kCorrupt, "{}: tensor {} belongs to no layer", path(),
                   Quote(entry.name));
     }
   }
@@ -87,14 +102,29 @@ Status Model::Impl::MapMatrix(size_t layer, Matrix m, bool has_bias, PackedMatri
   return {};
 }
 
-Expected<BlockView> Model::Impl::Block(size_t layer) const {
+Expected<size_t> Model::Impl::IndexOf(size_t layer) const {
   const std::vector<LayerInfo>& layers = description_.layers;
   const auto found = std::ranges::lower_bound(layers, layer, {}, &LayerInfo::layer);
   if (found == layers.end() || found->layer != layer) {
     return Fail(ErrorCode::kNotFound, "{}: there is no layer {}; the file has {}, from {} to {}",
                 path(), layer, layers.size(), layers.front().layer, layers.back().layer);
   }
-  return blocks_[static_cast<size_t>(found - layers.begin())];
+  return static_cast<size_t>(found - layers.begin());
+}
+
+Expected<BlockView> Model::Impl::Block(size_t layer) const {
+  SLUICE_ASSIGN(const size_t index, IndexOf(layer));
+  return blocks_[index];
+}
+
+Expected<std::vector<float>> Model::Impl::Rescale(size_t layer) const {
+  SLUICE_ASSIGN(const size_t index, IndexOf(layer));
+  const LayerInfo& info = description_.layers[index];
+  if (!info.rescaled) return std::vector<float>();
+  const SafetensorsEntry* entry = file_.Find(RescaleName(layer));
+  auto factors = DecodeRescale(entry->bytes, info.d_ff);
+  if (factors) return factors;
+  return FailIn(std::format("{}: tensor \"{}\"", path(), entry->name), factors.error());
 }
 
 void Model::Impl::Release(const PackedMatrixView& matrix) const {
@@ -112,12 +142,7 @@ Status Model::Impl::VerifyMatrix(size_t index, Matrix m) const {
     if (bytes.empty()) continue;
     const std::string tensor = std::format("{}: tensor \"{}\"", path(),
                                            PlaneName(description_.layers[index].layer, m, plane));
-    const uint64_t actual = Checksum(bytes);
-    const uint64_t expected = description_.checksums[index][m][plane];
-    if (actual != expected) {
-      return Fail(ErrorCode::kCorrupt, "{}: its checksum is {}, the description says {}", tensor,
-                  ChecksumText(actual), ChecksumText(expected));
-    }
+    SLUICE_TRY(CheckChecksum(tensor, bytes, description_.checksums[index][m][plane]));
     if (const Status status = CheckPlane(view, plane); !status) {
       return FailIn(tensor, status.error());
     }
@@ -126,11 +151,21 @@ Status Model::Impl::VerifyMatrix(size_t index, Matrix m) const {
   return {};
 }
 
+Status Model::Impl::VerifyRescale(size_t index) const {
+  const size_t layer = description_.layers[index].layer;
+  const SafetensorsEntry* entry = file_.Find(RescaleName(layer));
+  SLUICE_TRY(CheckChecksum(std::format("{}: tensor \"{}\"", path(), entry->name), entry->bytes,
+                           description_.rescale_checksums[index]));
+  SLUICE_TRY(Rescale(layer));
+  return {};
+}
+
 Status Model::Impl::Verify() const {
   for (size_t i = 0; i < blocks_.size(); ++i) {
     for (const Matrix m : kMatrices) {
       if (description_.layers[i].matrices[m]) SLUICE_TRY(VerifyMatrix(i, m));
     }
+    if (description_.layers[i].rescaled) SLUICE_TRY(VerifyRescale(i));
   }
   return {};
 }

@@ -51,7 +51,8 @@ nlohmann::ordered_json MatrixJson(const MatrixInfo& matrix, const PerPlane<uint6
 }
 
 nlohmann::ordered_json LayerJson(const LayerInfo& layer,
-                                 const PerMatrix<PerPlane<uint64_t>>& checksums) {
+                                 const PerMatrix<PerPlane<uint64_t>>& checksums,
+                                 uint64_t rescale_checksum) {
   nlohmann::ordered_json json;
   json["layer"] = layer.layer;
   json["d_model"] = layer.d_model;
@@ -64,6 +65,7 @@ nlohmann::ordered_json LayerJson(const LayerInfo& layer,
     if (!layer.matrices[m]) continue;
     json["matrices"][std::string(Name(m))] = MatrixJson(*layer.matrices[m], checksums[m]);
   }
+  if (layer.rescaled) json["rescale"]["checksum"] = ChecksumText(rescale_checksum);
   return json;
 }
 
@@ -96,18 +98,20 @@ Status ReadShape(const JsonFields& fields, MatrixInfo& matrix) {
   return {};
 }
 
+Expected<uint64_t> ReadChecksum(const JsonFields& fields, std::string_view key) {
+  SLUICE_ASSIGN(const std::string text, fields.Text(key));
+  const std::optional<uint64_t> checksum = ParseChecksum(text);
+  if (checksum) return *checksum;
+  return Fail(ErrorCode::kCorrupt, "{}: \"{}\" is {}, expected 16 hexadecimal digits",
+              fields.where(), key, Quote(text));
+}
+
 Status ReadChecksums(const JsonFields& fields, const MatrixInfo& matrix,
                      PerPlane<uint64_t>& checksums) {
   SLUICE_ASSIGN(const JsonFields texts, fields.Object("checksums"));
   for (const Plane plane : kPlanes) {
     if (!HasPlane(matrix.format, !matrix.bias_name.empty(), plane)) continue;
-    SLUICE_ASSIGN(const std::string text, texts.Text(Name(plane)));
-    const std::optional<uint64_t> checksum = ParseChecksum(text);
-    if (!checksum) {
-      return Fail(ErrorCode::kCorrupt, "{}: \"{}\" is {}, expected 16 hexadecimal digits",
-                  texts.where(), Name(plane), Quote(text));
-    }
-    checksums[plane] = *checksum;
+    SLUICE_ASSIGN(checksums[plane], ReadChecksum(texts, Name(plane)));
   }
   return {};
 }
@@ -132,7 +136,8 @@ Expected<MatrixInfo> ReadMatrix(const JsonFields& fields, PerPlane<uint64_t>& ch
   return matrix;
 }
 
-Expected<LayerInfo> ReadLayer(const JsonFields& fields, PerMatrix<PerPlane<uint64_t>>& checksums) {
+Expected<LayerInfo> ReadLayer(const JsonFields& fields, PerMatrix<PerPlane<uint64_t>>& checksums,
+                              uint64_t& rescale_checksum) {
   LayerInfo layer;
   SLUICE_ASSIGN(layer.layer, fields.Size("layer"));
   SLUICE_ASSIGN(layer.d_model, fields.Size("d_model"));
@@ -153,6 +158,11 @@ Expected<LayerInfo> ReadLayer(const JsonFields& fields, PerMatrix<PerPlane<uint6
                   JsonFields::Create(value, std::format("{}.{}", matrices.where(), Name(m))));
     SLUICE_ASSIGN(layer.matrices[m], ReadMatrix(matrix, checksums[m]));
   }
+  layer.rescaled = fields.Has("rescale");
+  if (layer.rescaled) {
+    SLUICE_ASSIGN(const JsonFields rescale, fields.Object("rescale"));
+    SLUICE_ASSIGN(rescale_checksum, ReadChecksum(rescale, "checksum"));
+  }
   return layer;
 }
 
@@ -171,7 +181,8 @@ Expected<ModelDescription> ReadDescription(const Json& json) {
   for (const Json& value : *layers) {
     SLUICE_ASSIGN(const JsonFields layer,
                   JsonFields::Create(value, std::format("layers[{}]", description.layers.size())));
-    SLUICE_ASSIGN(LayerInfo info, ReadLayer(layer, description.checksums.emplace_back()));
+    SLUICE_ASSIGN(LayerInfo info, ReadLayer(layer, description.checksums.emplace_back(),
+                                            description.rescale_checksums.emplace_back()));
     description.layers.push_back(std::move(info));
   }
   return description;
@@ -204,7 +215,8 @@ Metadata FormatModelMetadata(const ModelDescription& description, size_t length)
   json["architecture"] = description.architecture;
   json["layers"] = nlohmann::ordered_json::array();
   for (size_t i = 0; i < description.layers.size(); ++i) {
-    json["layers"].push_back(LayerJson(description.layers[i], description.checksums[i]));
+    json["layers"].push_back(LayerJson(description.layers[i], description.checksums[i],
+                                       description.rescale_checksums[i]));
   }
   // Names from foreign containers may hold bytes that are not UTF-8.
   std::string text = json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
@@ -294,6 +306,10 @@ Status CheckModelDescription(const ModelDescription& description) {
     }
     const std::string where = std::format("layer {}", layer.layer);
     if (const auto block = DescribeBlock(layer); !block) return FailIn(where, block.error());
+    if (layer.rescaled && !layer.gated) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  "{}: it is rescaled, but a block without a gate is not linear in up", where);
+    }
     if (const Status status = CheckNames(layer, names); !status) {
       return FailIn(where, status.error());
     }

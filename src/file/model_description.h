@@ -22,6 +22,8 @@ struct ModelDescription {
   std::vector<LayerInfo> layers;
   // Of every stored plane, by position in `layers`.
   std::vector<PerMatrix<PerPlane<uint64_t>>> checksums;
+  // Of the factors of each layer that is rescaled, by position in `layers`.
+  std::vector<uint64_t> rescale_checksums;
 };
 
 // The metadata of the file that `description` describes, its text padded with spaces to `length`

@@ -26,6 +26,9 @@ class Model::Impl {
 
   // The block of the checkpoint's layer `layer`, its pointers into the mapped file.
   Expected<BlockView> Block(size_t layer) const;
+  // The layer's rescaling factors, one for each of d_ff neurons; empty if it is not rescaled.
+  // Errors: one that is not a positive number, as of a foreign or damaged file.
+  Expected<std::vector<float>> Rescale(size_t layer) const;
   // Tells the kernel that this matrix is no longer needed for now, so that a pass over all layers
   // does not hold the whole file in memory.
   void Release(const PackedMatrixView& matrix) const;
@@ -38,7 +41,9 @@ class Model::Impl {
   Impl() = default;
   Status Map();
   Status MapMatrix(size_t layer, Matrix m, bool has_bias, PackedMatrixView& view) const;
+  Expected<size_t> IndexOf(size_t layer) const;
   Status VerifyMatrix(size_t index, Matrix m) const;
+  Status VerifyRescale(size_t index) const;
 
   SafetensorsFile file_;
   ModelDescription description_;

@@ -10,7 +10,9 @@
 #include <string_view>
 #include <vector>
 
+#include "sluice/error.h"
 #include "sluice/format.h"
+#include "src/base/half.h"
 #include "src/file/safetensors.h"
 #include "src/format/layout.h"
 #include "src/format/pack.h"
@@ -40,6 +42,16 @@ bool HasPlane(WeightFormat format, bool has_bias, Plane plane);
 
 // Name, dtype and shape in the file; one dimension, padding included.
 SafetensorsTensor PlaneTensor(size_t layer, Matrix matrix, Plane plane, const PackedLayout& layout);
+
+// A layer's rescaling factors: one for each of d_ff neurons, BF16, padded with +0 to 64 bytes.
+std::string RescaleName(size_t layer);  // "layers.3.rescale"
+SafetensorsTensor RescaleTensor(size_t layer, size_t d_ff);
+
+// What the tensor holds. `factors` has at least one value. Errors: one that is not a positive
+// number, or not one of bf16.
+Expected<std::vector<Bf16>> EncodeRescale(std::span<const float> factors);
+// The inverse, for bytes of any origin. Errors: a factor that is not a positive number; padding.
+Expected<std::vector<float>> DecodeRescale(std::span<const std::byte> bytes, size_t d_ff);
 
 // A plane's bytes in memory; empty if the matrix does not have it.
 std::span<const std::byte> PlaneBytes(const PackedMatrixView& packed, Plane plane);

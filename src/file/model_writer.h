@@ -3,6 +3,7 @@
 #define SLUICE_SRC_FILE_MODEL_WRITER_H_
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,9 @@ class ModelWriter {
   // the matrix is quantized, and must not be a longer name.
   Status Add(size_t layer, Matrix matrix, const PackedMatrixView& packed,
              const std::string& method = {});
+  // After the matrices of a layer that is described as rescaled: what up's rows were multiplied by
+  // and down's columns divided by, one factor of bf16 for each of d_ff neurons.
+  Status AddRescale(size_t layer, std::span<const float> factors);
   // Errors if a matrix is missing. After it the file is there, whole.
   Status Finish();
 

@@ -51,10 +51,12 @@ def check_container(path, description, tensors):
         place += len(plane)
     assert place == len(raw)
     names = [
-        f"layers.{layer['layer']}.{which}.{plane}"
+        f"layers.{layer['layer']}.{part}"
         for layer in description["layers"]
-        for which in ("gate", "up", "down")
-        for plane in ("weight", "scale", "bias")
+        for part in [
+            *(f"{m}.{plane}" for m in ("gate", "up", "down") for plane in ("weight", "scale", "bias")),
+            "rescale",
+        ]
     ]
     assert list(order) == [n for n in names if n in order]
     return {name: tensor["dtype"] for name, tensor in stored.items()}
@@ -99,6 +101,21 @@ def check_matrix(document, tensors, prefix, matrix, plain):
         check_bias(tensors[prefix + "bias"], plain[prefix + "bias"])
 
 
+def check_rescale(document, tensors, layer, plain, dtypes):
+    name = f"layers.{layer['layer']}.rescale"
+    assert ("rescale" in layer) == (name in plain) == (name in tensors)
+    if "rescale" not in layer:
+        return
+    assert dtypes[name] == "BF16"
+    factors = document["rescale"](tensors, layer)
+    assert np.array_equal(factors, plain[name])
+    for which in ("up", "down"):
+        prefix, matrix = f"layers.{layer['layer']}.{which}.", layer["matrices"][which]
+        by_hand = document["dequantize"](tensors, prefix, matrix)
+        by_hand = by_hand / factors[:, None] if which == "up" else by_hand * factors
+        assert np.array_equal(document["restore"](tensors, layer, which), by_hand)
+
+
 def check_model(document, path):
     """Returns the formats that were looked at."""
     description, tensors = document["open_packed"](path)
@@ -115,6 +132,7 @@ def check_model(document, path):
             assert {n: d for n, d in dtypes.items() if n.startswith(prefix)} == wanted
             check_matrix(document, tensors, prefix, matrix, plain)
             formats.add(matrix["format"])
+        check_rescale(document, tensors, layer, plain, dtypes)
     return formats
 
 

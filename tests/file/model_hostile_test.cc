@@ -260,12 +260,12 @@ TEST_F(ModelHostileTest, TensorsThatDoNotFitTheDescriptionAreNamed) {
            {[](ForgedModel& f) { f.tensor("layers.3.gate.scale").dtype = "F16"; },
             "is \"F16\" [64], its matrix takes BF16 [64]"},
            {[](ForgedModel& f) { f.tensors.push_back({"extra", "U8", {64}, std::string(64, 0)}); },
-            "tensor \"extra\" belongs to no matrix"},
+            "tensor \"extra\" belongs to no layer"},
            // Formats with other sizes, and with other planes.
            {Put("/layers/0/matrices/up/format", "qc4w"), "its matrix takes U8 [1024]"},
            {Put("/layers/0/matrices/gate/format", "qb4w:64"), "takes BF16 [32]"},
            {Erase("/layers/0/matrices/up/bias_name"),
-            "tensor \"layers.3.up.bias\" belongs to no matrix"},
+            "tensor \"layers.3.up.bias\" belongs to no layer"},
            {[](ForgedModel& f) {
               f.matrix(1, "up")["bias_name"] = "b";
               f.matrix(1, "up")["checksums"]["bias"] = std::string(16, '0');

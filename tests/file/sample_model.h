@@ -46,10 +46,13 @@ inline LayerInfo DescribeLayer(size_t layer, const BlockView& block) {
 struct SampleModel {
   std::vector<LayerInfo> layers;
   std::vector<RandomBlock> blocks;
+  std::vector<std::vector<float>> factors;  // of each layer; empty: not rescaled
 
-  void Add(size_t layer, RandomBlock block) {
+  void Add(size_t layer, RandomBlock block, std::vector<float> rescale = {}) {
     layers.push_back(DescribeLayer(layer, block.view));
+    layers.back().rescaled = !rescale.empty();
     blocks.push_back(std::move(block));
+    factors.push_back(std::move(rescale));
   }
 
   Status Write(const std::string& path) const {
@@ -60,6 +63,10 @@ struct SampleModel {
         if (!layers[i].matrices[m]) continue;
         const Status status = writer->Add(layers[i].layer, m, blocks[i].view.matrices[m]);
         if (!status) return status;
+      }
+      if (factors[i].empty()) continue;
+      if (const Status status = writer->AddRescale(layers[i].layer, factors[i]); !status) {
+        return status;
       }
     }
     return writer->Finish();
@@ -79,6 +86,15 @@ inline SampleModel MixedModel(Random& random) {
                                .gated = false};
   model.Add(3, MakeRandomBlock(random, 33, 17, first));
   model.Add(7, MakeRandomBlock(random, 33, 17, second));
+  return model;
+}
+
+// Layer 2 with factors, layer 5 without.
+inline SampleModel RescaledModel(Random& random) {
+  SampleModel model;
+  const BlockOptions options = {.formats = AllOf({WeightType::kInt4, 32})};
+  model.Add(2, MakeRandomBlock(random, 40, 5, options), {1, 0.5f, 3, 0x1.fep-7f, 62});
+  model.Add(5, MakeRandomBlock(random, 40, 5, options));
   return model;
 }
 

@@ -2,7 +2,7 @@
 // from, for readers in other languages.
 //
 //   NAME.packed.safetensors   what src/file writes
-//   NAME.plain.safetensors    layers.N.M.integers and .scales, or .values; .bias
+//   NAME.plain.safetensors    layers.N.M.integers and .scales, or .values; .bias; layers.N.rescale
 #include <cstdio>
 #include <format>
 #include <span>
@@ -43,6 +43,8 @@ Status WritePlain(const std::string& path, const SampleModel& model) {
       plain.Add(prefix + "values", "F32", {matrix.rows, matrix.cols}, matrix.values);
       plain.Add(prefix + "bias", "F32", {matrix.rows}, model.blocks[i].bias[m]);
     }
+    plain.Add(std::format("layers.{}.rescale", model.layers[i].layer), "F32",
+              {model.factors[i].size()}, model.factors[i]);
   }
   return WriteSafetensors(path, plain.tensors, plain.data);
 }
@@ -56,6 +58,9 @@ Status WriteSample(const std::string& folder, const std::string& name, const Sam
 Status WriteSamples(const std::string& folder) {
   Random random;
   if (const Status status = WriteSample(folder, "mixed", MixedModel(random)); !status) {
+    return status;
+  }
+  if (const Status status = WriteSample(folder, "rescaled", RescaledModel(random)); !status) {
     return status;
   }
   constexpr size_t kSizes[] = {1, 15, 17, 31, 33, 172, 576};

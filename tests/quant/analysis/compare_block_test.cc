@@ -10,9 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "quant/quantizer/quantizer.h"
 #include "src/base/half.h"
-#include "src/ffn/ffn_impl.h"
+#include "tests/quant/analysis/study.h"
 #include "tests/support/double_block.h"
 #include "tests/support/random_block.h"
 #include "tests/support/seed.h"
@@ -20,97 +19,17 @@
 namespace sluice {
 namespace {
 
+using test::Study;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 constexpr WeightFormat kF32 = {WeightType::kF32, 0};
 constexpr WeightFormat kBf16 = {WeightType::kBf16, 0};
 constexpr WeightFormat kQ4 = {WeightType::kInt4, 32};
 constexpr WeightFormat kQ8 = {WeightType::kInt8, 32};
 constexpr WeightFormat kC8 = {WeightType::kInt8, 0};
-
-// A trained block, its packed form, and inputs.
-class Study {
- public:
-  Study(test::Random& random, size_t d, size_t m, bool gated = true, bool biases = false,
-        size_t tokens = 9)
-      : tokens_(tokens) {
-    trained.gated = gated;
-    for (const Matrix matrix : kMatrices) {
-      if (matrix == Matrix::kGate && !gated) continue;
-      LinearWeights& w = trained.matrices[matrix];
-      w.rows = matrix == Matrix::kDown ? d : m;
-      w.cols = matrix == Matrix::kDown ? m : d;
-      w.weights = test::RandomVector(random, d * m, 1 / std::sqrt(static_cast<float>(w.cols)));
-      if (biases) w.bias = test::RandomVector(random, w.rows);
-    }
-    x = test::RandomVector(random, tokens * d);
-    view.d_model = d;
-    view.d_ff = m;
-    view.gated = gated;
-  }
-
-  // Packs all matrices; gate's format means nothing without one.
-  void Quantize(PerMatrix<WeightFormat> formats,
-                std::optional<ActivationFormat> activations = std::nullopt) {
-    view.activation = trained.activation;
-    const BlockActivations chosen = activations ? ActivationsFor(formats, view.gated, *activations)
-                                                : DefaultActivations(formats, view.gated);
-    view.input = chosen.input;
-    view.hidden = chosen.hidden;
-    for (const Matrix m : kMatrices) {
-      if (m == Matrix::kGate && !view.gated) continue;
-      const LinearWeights& w = trained.matrices[m];
-      packed[m] = *Pack(*QuantizeRtn(w.view(), formats[m], nullptr), w.bias);
-      view.matrices[m] = packed[m].view();
-    }
-  }
-
-  Expected<BlockComparison> TryCompare(const ThreadPool* pool = nullptr) {
-    const Ffn ffn = *CreateFfn(view, {.backend = "reference"});
-    Workspace workspace = *ffn.Plan(tokens_);
-    computed.resize(x.size());
-    const Status status =
-        ffn.Forward(inputs(), {computed.data(), tokens_, view.d_model}, workspace);
-    EXPECT_TRUE(status.has_value());
-    return Judge(pool);
-  }
-  Expected<BlockComparison> Judge(const ThreadPool* pool = nullptr) const {
-    const ExactBlock exact = {
-        trained.activation, trained.gated,
-        [this](Matrix m) -> Expected<LinearWeights> { return trained.matrices[m]; }};
-    return CompareBlock(exact, view, inputs(), {computed.data(), tokens_, view.d_model}, pool);
-  }
-  BlockComparison Compare(const ThreadPool* pool = nullptr) {
-    auto comparison = TryCompare(pool);
-    EXPECT_TRUE(comparison.has_value()) << comparison.error().message;
-    return *std::move(comparison);
-  }
-  Attribution Attribute() { return Compare().report.attribution; }
-
-  MatrixView<const float> inputs() const { return {x.data(), tokens_, view.d_model}; }
-
-  // The trained block in double, by the tests' own loops.
-  test::DoubleBlock Double() const {
-    test::DoubleBlock block{trained.activation, trained.gated, {}};
-    for (const Matrix m : kMatrices) {
-      const LinearWeights& w = trained.matrices[m];
-      block.matrices[m] = {
-          w.rows, w.cols, {w.weights.begin(), w.weights.end()}, {w.bias.begin(), w.bias.end()}};
-    }
-    return block;
-  }
-
-  FfnWeights trained;
-  BlockView view;
-  PerMatrix<PackedMatrix> packed;
-  std::vector<float> x;
-  std::vector<float> computed;
-
- private:
-  size_t tokens_;
-};
 
 // √Σ of independent errors.
 double Together(std::initializer_list<double> errors) {
@@ -216,6 +135,66 @@ TEST(Attribution, EachMatrixIsMeasuredWithTheOthersExact) {
     test::DoubleBlock block = study.Double();
     block.matrices[m] = test::DoubleMatrix::From(study.view.matrices[m]);
     EXPECT_NEAR(*a.matrices[m], test::RelativeL2(y, block.Forward(study.x)), 1e-6) << Name(m);
+  }
+}
+
+// A rescaled file: all figures are those of the matrices with the factors divided out.
+TEST(Rescaled, FiguresAreThoseOfDequantizingAndDividing) {
+  test::Random random;
+  Study study(random, 40, 70, /*gated=*/true, /*biases=*/true, 40);
+  study.Rescale(random);
+  study.Quantize({{kQ4, kQ8, kQ4}});
+  const BlockComparison comparison = study.Compare();
+  const std::vector<double> y = study.Double().Forward(study.x);
+  EXPECT_THAT(comparison.findings, IsEmpty());
+  for (const Matrix m : kMatrices) {
+    test::DoubleBlock block = study.Double();
+    const std::vector<double> exact = block.matrices[m].weights;
+    block.matrices[m] = study.Restored(m);
+    const MatrixReport& report = *comparison.report.matrices[m];
+    std::vector<float> restored(block.matrices[m].weights.begin(), block.matrices[m].weights.end());
+    EXPECT_NEAR(report.weight_relative_rmse, test::RelativeL2(exact, restored), 1e-6) << Name(m);
+    EXPECT_NEAR(*comparison.report.attribution.matrices[m],
+                test::RelativeL2(y, block.Forward(study.x)), 1e-6)
+        << Name(m);
+  }
+  double shares = 0;
+  for (const NeuronShare& neuron : comparison.report.worst_neurons) shares += neuron.share;
+  EXPECT_GT(shares, 0);
+  EXPECT_LT(shares, 1);
+}
+
+// The hidden vector is rounded times the factors. Weights that lose nothing leave only that.
+TEST(Rescaled, HiddenActivationsAreRoundedAsStored) {
+  test::Random random;
+  Study study(random, 64, 96, true, false, 32);
+  for (LinearWeights& w : study.trained.matrices.items) {
+    for (float& v : w.weights) v = 0x1p-9f * static_cast<float>(random.Integer(-127, 127));
+  }
+  study.Quantize({{kF32, kF32, kQ8}});
+  const double plain = study.Attribute().hidden_activations;
+  study.rescale.assign(96, 1);
+  for (size_t j = 0; j < 96; j += 32) study.rescale[j] = 16;  // one value rules each block
+  study.Quantize({{kF32, kF32, kQ8}});
+  const Attribution a = study.Attribute();
+  EXPECT_GT(a.hidden_activations, 2 * plain);
+  EXPECT_NEAR(Together({a.hidden_activations, *a.matrices[Matrix::kDown]}) / a.all, 1, 0.1);
+}
+
+// Factors that are not the file's own are a fault like any other.
+TEST(Rescaled, AWrongFactorIsFound) {
+  test::Random random;
+  Study study(random, 64, 96, true, false, 32);
+  study.Rescale(random);
+  study.Quantize(test::AllOf(kQ4));
+  EXPECT_THAT(study.Compare().findings, IsEmpty());
+  study.rescale[37] /= 64;
+  const BlockComparison comparison = study.Compare();
+  ASSERT_THAT(comparison.findings, Not(IsEmpty()));
+  for (const Finding& finding : comparison.findings) {
+    EXPECT_EQ(finding.kind, FindingKind::kOutlierWeight);
+    EXPECT_EQ(finding.matrix, Matrix::kUp);
+    EXPECT_EQ(finding.row, 37u);
   }
 }
 

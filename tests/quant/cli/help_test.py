@@ -13,7 +13,7 @@ COMMANDS = ["quantize", "report", "eval", "capture", "inspect", "run", "unpack",
 OPTIONS = {
     "quantize": "--output --weights --gate --up --down --override --layers --activations "
     "--calibration --report --config --threads --strict --force --quiet --method --tokens --text "
-    "--context --resume --bits --size --max-error",
+    "--context --no-rescale --resume --bits --size --max-error",
     "report": "--calibration --eval --json --html --markdown --config --backend --threads --quiet",
     "eval": "--tokens --text --context --json --config --threads --quiet",
     "capture": "--output --tokens --text --context --sample --seed --config --threads --quiet",

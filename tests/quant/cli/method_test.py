@@ -138,6 +138,60 @@ class Methods(MethodTest):
         self.assertEqual({layer for layer, _ in methods_of(path)}, {1, 2})
 
 
+class Rescaling(MethodTest):
+    """Up's rows against down's columns: the file's matrices are not the model's, their figures are."""
+
+    def setUp(self):
+        super().setUp()
+        self.trained = support.decode_packed(self.quantize("--weights", "bf16"))
+        self.options = ["--method", "mse", "--calibration", CALIBRATION, *ONE]
+        self.path = self.quantize(*self.options)
+
+    def unpacked(self, *options):
+        run("unpack", self.path, "-o", self.dir / "out.safetensors", "--quiet", *options)
+        return load_file(self.dir / "out.safetensors")
+
+    def test_unpack_gives_the_models_matrices(self):
+        stored, plain = self.unpacked("--integers"), self.unpacked()
+        factors = {name: f for name, f in stored.items() if name.endswith(".rescale")}
+        self.assertEqual(len(factors), 4)
+        self.assertTrue(any((f != 1).any() for f in factors.values()))
+        for name, weights in plain.items():
+            trained = self.trained[name]
+            self.assertLess(np.linalg.norm(weights - trained), 0.12 * np.linalg.norm(trained), name)
+            if "up_proj" not in name or (factors[name + ".rescale"] == 1).all():
+                continue
+            kept = stored[name].astype(np.float32) * np.repeat(stored[name + ".scale"], 32, axis=1)
+            np.testing.assert_array_equal(weights, kept / factors[name + ".rescale"][:, None])
+            self.assertGreater(np.linalg.norm(kept - trained), 0.12 * np.linalg.norm(trained), name)
+
+    def test_the_report_divides_the_factors_out(self):
+        out = self.dir / "report.json"
+        run("report", TINY, self.path, "--calibration", CALIBRATION, "--json", out)
+        report = read_json("report", out)
+        self.assertEqual([f for f in report["findings"] if f["severity"] != "info"], [])
+        plain = self.unpacked()
+        for layer in report["layers"]:
+            for matrix, figures in layer["matrices"].items():
+                name = f"model.layers.{layer['layer']}.mlp.{matrix}_proj.weight"
+                trained = self.trained[name]
+                error = np.linalg.norm(plain[name] - trained) / np.linalg.norm(trained)
+                self.assertAlmostEqual(figures["weight_relative_rmse"], error, places=6)
+
+    def test_it_can_be_turned_off_and_rtn_never_does_it(self):
+        without = self.dir / "without.safetensors"
+        run("quantize", TINY, "-o", without, *self.options, "--no-rescale")
+        for path in (without, self.quantize()):
+            with safe_open(path, framework="np") as opened:
+                self.assertFalse([name for name in opened.keys() if "rescale" in name])
+
+    def test_float_formats_are_left_alone(self):
+        path = self.quantize(*self.options, "--override", "1:down=bf16", "--override", "2:up=f32")
+        with safe_open(path, framework="np") as opened:
+            names = {name for name in opened.keys() if "rescale" in name}
+        self.assertEqual(names, {"layers.0.rescale", "layers.3.rescale"})
+
+
 class Refusals(support.CommandTest):
     def refused(self, *options, status=1):
         path = self.dir / "packed.safetensors"

@@ -168,17 +168,22 @@ def decode_packed(path, integers=False):
     description, planes = functions["open_packed"](path)
     tensors = {}
     for layer in description["layers"]:
+        factors = functions["rescale"](planes, layer)
         for which, matrix in layer["matrices"].items():
             prefix = f"layers.{layer['layer']}.{which}."
             weights, scales = functions["decode"](planes, prefix, matrix)
+            if integers and which == "up" and "rescale" in layer:
+                tensors[matrix["name"] + ".rescale"] = factors
             if integers and scales is not None:
                 tensors[matrix["name"]] = weights
                 tensors[matrix["name"] + ".scale"] = scales
             else:
-                tensors[matrix["name"]] = functions["dequantize"](planes, prefix, matrix)
+                tensors[matrix["name"]] = functions["restore"](planes, layer, which)
             if "bias_name" in matrix:
                 bias = planes[prefix + "bias"].view("<f4")
-                tensors[matrix["bias_name"]] = bias[: matrix["shape"][0]]
+                bias = bias[: matrix["shape"][0]]
+                undo = which == "up" and not integers
+                tensors[matrix["bias_name"]] = bias / factors if undo else bias
     return tensors
 
 

@@ -23,6 +23,9 @@ class Unpack(support.CommandTest):
             with self.subTest(name):
                 self.check(self.quantize("--weights", name))
 
+    def test_rescaled(self):
+        self.check(self.quantize("--method", "mse", "--calibration", support.CALIBRATION))
+
     def test_f32_is_what_the_model_holds(self):
         model = self.dir / "model"
         weights = support.write_llama(model, 33, 40, 2, np.random.default_rng(1))

@@ -42,7 +42,7 @@ class FitBlock : public ::testing::Test {
     EXPECT_TRUE(fitter.FitInput());
     fitter.AddHidden(x.view(), y.view(), Purpose::kBoth, gains);
     EXPECT_TRUE(fitter.FitHidden());
-    return std::move(fitter.fits());
+    return std::move(fitter).Take().matrices;
   }
 
   test::Random random_;
