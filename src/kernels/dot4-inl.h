@@ -261,11 +261,15 @@ struct WordDot : PlainSums {
     int16x8_t low;
     int16x8_t high;
   };
-  static HWY_INLINE Words Multiply(int8x16_t w, int8x16_t x) {
-    return {vmull_s8(vget_low_s8(w), vget_low_s8(x)), vmull_high_s8(w, x)};
+  template <size_t kStep>
+  static HWY_INLINE Words Multiply(VU8 weights, Step<kStep> x) {
+    const int8x16_t w = vreinterpretq_s8_u8(weights.raw);
+    return {vmull_s8(vget_low_s8(w), vget_low_s8(x.x)), vmull_high_s8(w, x.x)};
   }
-  static HWY_INLINE Words MultiplyAdd(Words sum, int8x16_t w, int8x16_t x) {
-    return {vmlal_s8(sum.low, vget_low_s8(w), vget_low_s8(x)), vmlal_high_s8(sum.high, w, x)};
+  template <size_t kStep>
+  static HWY_INLINE Words MultiplyAdd(Words sum, VU8 weights, Step<kStep> x) {
+    const int8x16_t w = vreinterpretq_s8_u8(weights.raw);
+    return {vmlal_s8(sum.low, vget_low_s8(w), vget_low_s8(x.x)), vmlal_high_s8(sum.high, w, x.x)};
   }
 };
 
@@ -282,8 +286,7 @@ struct NibbleDot : WordDot {
   static HWY_INLINE Sum Begin(VI start) { return {{vdupq_n_s16(0), vdupq_n_s16(0)}, start.raw}; }
   template <size_t kStep>
   static HWY_INLINE Sum Add(Sum sum, VU8 w, Step<kStep> x) {
-    const int8x16_t weights = vreinterpretq_s8_u8(w.raw);
-    sum.words = kStep == 0 ? Multiply(weights, x.x) : MultiplyAdd(sum.words, weights, x.x);
+    sum.words = kStep == 0 ? Multiply(w, x) : MultiplyAdd(sum.words, w, x);
     return sum;
   }
   static HWY_INLINE Sum Carry(Sum sum) {
@@ -317,8 +320,9 @@ struct ByteDot : WordDot {
   }
   template <size_t kStep>
   static HWY_INLINE Sum Add(Sum sum, VU8 w, VU8 next_w, Step<kStep> x, Step<kStep + 1> next_x) {
-    Words words = Multiply(vreinterpretq_s8_u8(w.raw), x.x);
-    words = MultiplyAdd(words, vreinterpretq_s8_u8(next_w.raw), next_x.x);
+    return Collect(sum, MultiplyAdd(Multiply(w, x), next_w, next_x));
+  }
+  static HWY_INLINE Sum Collect(Sum sum, Words words) {
     return {vpadalq_s16(sum.low, words.low), vpadalq_s16(sum.high, words.high)};
   }
   static HWY_INLINE VI End(Sum sum) { return VI(vpaddq_s32(sum.low, sum.high)); }

@@ -11,8 +11,9 @@ namespace sluice::HWY_NAMESPACE::SLUICE_VARIANT {
 // Each target has its own namespace, so this is one definition in each of the files that include
 // it.
 const Kernels& GetKernels() {  // NOLINT(misc-definitions-in-headers)
+  // (32-bit NEON has fused multiply-add, but flushes subnormals and divides by approximation.)
   static constexpr Kernels kernels = {SLUICE_TARGET_NAME,
-                                      HWY_NATIVE_FMA != 0,
+                                      HWY_NATIVE_FMA != 0 && !HWY_ARCH_ARM_V7,
                                       QuantizeBlocks,
                                       QuantizeRow,
                                       AllFinite,

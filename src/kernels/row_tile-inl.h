@@ -20,11 +20,19 @@ inline constexpr size_t kRowPrefetchBytes = 512;
 // otherwise; others do not care. (Left to itself, GCC loads as many as there are, and then spills.)
 inline constexpr size_t kLinesAhead = HWY_ARCH_ARM ? 1 : 0;
 
+// With SDOT the source's order takes fewer instructions and no longer, by the models of all cores
+// (bench/mca). Without, GCC's is better on those that execute in order.
+#ifdef SLUICE_DOT4_SDOT
+#define SLUICE_ROW_ORDER SLUICE_SOURCE_ORDER
+#else
+#define SLUICE_ROW_ORDER
+#endif
+
 template <class W, Mode kMode, size_t kS>
 class RowTile {
  public:
   // All columns of kS strips from `strip` on.
-  static void Run(const DotArgs& args, size_t strip, size_t token) {
+  SLUICE_ROW_ORDER static void Run(const DotArgs& args, size_t strip, size_t token) {
     const Pointers p(args, strip, args.first_token + token);
     VF acc[kC];
     if constexpr (kMode == Mode::kBothConstant) {
@@ -96,13 +104,18 @@ class RowTile {
     if constexpr (W::Dot::kTwoSteps) AddTwoByTwo(p, k, prefetch, sum);
     VU8 w[kLinesAhead + 1][kC];
     const uint8_t* lines[kS];
-    Unroll<kS>([&](auto s)
-                   SLUICE_LAMBDA { lines[s] = p.weights[s] + k * (kLineBytes / W::kLineK); });
+    [[maybe_unused]] const uint8_t* ahead[kS];
+    Unroll<kS>([&](auto s) SLUICE_LAMBDA {
+      lines[s] = p.weights[s] + k * (kLineBytes / W::kLineK);
+      // ARM's prefetch adds a number to an address. Of a sum GCC made each address by itself, and
+      // kept all of the pointers that ReadAfterSum ties to sums.
+      if constexpr (HWY_ARCH_ARM && kLines != 0) OpaquePointer(ahead[s] = lines[s] + prefetch);
+    });
     Unroll<kLines == 0 ? 0 : kLines + kLinesAhead>([&](auto at) SLUICE_LAMBDA {
       if constexpr (at < kLines) {
         Unroll<kS>([&](auto s) SLUICE_LAMBDA {
           const uint8_t* line = lines[s] + at * kLineBytes;
-          PrefetchLine(line + prefetch);
+          PrefetchLine(HWY_ARCH_ARM ? ahead[s] + at * kLineBytes : line + prefetch);
           Unroll<kVectors>([&](auto v) SLUICE_LAMBDA {
             w[at % (kLinesAhead + 1)][s * kVectors + v] =
                 W::Load(line + v * kLanes * sizeof(int32_t));
@@ -207,13 +220,15 @@ class RowTile {
     const FloatTag df;
     VF x_scale = hn::Zero(df);
     if constexpr (XBlocked(kMode)) x_scale = hn::Set(df, p.x_scales[x_block]);
-    Unroll<kC>([&](auto c) SLUICE_LAMBDA {
-      VF w_scale = hn::Zero(df);
-      if constexpr (WeightsBlocked(kMode)) {
-        w_scale = LoadScales<true>(p.scales[c / kVectors], weight_block, c % kVectors);
-      }
-      acc[c] = hn::MulAdd(hn::ConvertTo(df, W::Dot::End(sum[c])),
-                          BlockScale<kMode>(w_scale, x_scale), acc[c]);
+    Unroll<kS>([&](auto s) SLUICE_LAMBDA {
+      VF w_scales[kVectors];
+      if constexpr (WeightsBlocked(kMode)) LoadBlockScales(p.scales[s], weight_block, w_scales);
+      Unroll<kVectors>([&](auto v) SLUICE_LAMBDA {
+        constexpr size_t kAt = s * kVectors + v;
+        const VF w_scale = WeightsBlocked(kMode) ? w_scales[v] : hn::Zero(df);
+        acc[kAt] = hn::MulAdd(hn::ConvertTo(df, W::Dot::End(sum[kAt])),
+                              BlockScale<kMode>(w_scale, x_scale), acc[kAt]);
+      });
     });
   }
 };

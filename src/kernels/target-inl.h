@@ -49,6 +49,15 @@
 #define SLUICE_LAMBDA __attribute__((target(HWY_TARGET_STR), always_inline))
 #endif
 
+// Of a function whose instructions are to stay in the order of the source until registers are
+// chosen. GCC moves loads up before that, as a core that executes in order likes it, and then needs
+// more registers than there are: copies of pointers, and sums on the stack.
+#if HWY_COMPILER_GCC_ACTUAL && HWY_ARCH_ARM_A64
+#define SLUICE_SOURCE_ORDER __attribute__((optimize("no-schedule-insns")))
+#else
+#define SLUICE_SOURCE_ORDER
+#endif
+
 HWY_BEFORE_NAMESPACE();
 SLUICE_PUSH_EXTENSION
 namespace sluice::HWY_NAMESPACE::SLUICE_VARIANT {

@@ -68,6 +68,20 @@ HWY_INLINE VF LoadScales(const std::byte* scales, size_t b, size_t v) {
   }
 }
 
+// The same of the whole strip. Where a vector has four rows, two are loaded at once.
+HWY_INLINE void LoadBlockScales(const std::byte* scales, size_t b, VF (&to)[kVectors]) {
+#if HWY_ARCH_ARM_A64
+  const auto* from = reinterpret_cast<const uint16_t*>(scales) + b * kStripRows;
+  Unroll<kVectors / 2>([&](auto pair) SLUICE_LAMBDA {
+    const uint16x8_t two = vld1q_u16(from + pair * 2 * kLanes);
+    to[2 * pair] = VF(vreinterpretq_f32_u32(vshll_n_u16(vget_low_u16(two), 16)));
+    to[2 * pair + 1] = VF(vreinterpretq_f32_u32(vshll_high_n_u16(two, 16)));
+  });
+#else
+  Unroll<kVectors>([&](auto v) SLUICE_LAMBDA { to[v] = LoadScales<true>(scales, b, v); });
+#endif
+}
+
 // What multiplies the sum of a block. A scale that is constant along K is not looked at.
 template <Mode kMode>
 HWY_INLINE VF BlockScale(VF w_scale, VF x_scale) {

