@@ -2,13 +2,13 @@
 """What rounding the feed-forward matrices costs a model: sluice's methods beside ggml's formats.
 
     tables.py MODEL FOLDER [--sluice build/release/bin/sluice] [--library libggml-base.so]
-              [--only rtn,gptq,iq4_nl] [--context 512] [--threads 2]
+              [--only "gptq;q8_0"] [--context 512] [--threads 2]
 
 FOLDER has calibration.npy and test.npy (texts.py) or calibration.txt and test.txt (bible.py, for the
 bundled model, with --context 256), and gets everything that is made on the way; what is there
 already is taken as it is, figures too (figures.json). The rows that have none are measured on the
 held-out text together: `sluice eval` for the model, `sluice report` for the blocks, each on the
-inputs that it has in the FP32 model, at 256 tokens of that text. The table goes to the screen as
+inputs that it has in the FP32 model, at 128 tokens of that text. The table goes to the screen as
 Markdown; what commands print, and the seconds of CPU time that they took, to FOLDER/logs.
 
 ggml's matrices are rounded by ggml_grid.py with the second moments that `sluice capture` finds on the
@@ -41,9 +41,11 @@ SLUICE = {
 IN_FLOAT = ", activations in float"
 # Name -> bits per weight.
 GGML = {"q4_0": 4.5, "iq4_nl": 4.5, "q5_0": 5.5, "q8_0": 8.5}
-ROWS = [*SLUICE, *(n + IN_FLOAT for n in SLUICE if "8w" in n or n == "qb4w:32 gptq"), *GGML]
+# Rows that are there in both ways.
+IN_BOTH = ["qb4w:32 gptq", "qb8w:32 rtn", "qb8w:32 mse"]
+ROWS = [*SLUICE, *(n + IN_FLOAT for n in IN_BOTH), *GGML]
 # Tokens whose inputs blocks are compared on: in double precision, so not many.
-BLOCK_TOKENS = 256
+BLOCK_TOKENS = 128
 
 
 class Bench:
@@ -199,14 +201,15 @@ def main():
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--sluice", default="build/release/bin/sluice")
     parser.add_argument("--library", default="libggml-base.so")
-    parser.add_argument("--only", help="rows, by a part of their names, comma-separated")
+    parser.add_argument("--only", help="rows by name, or by a part of names; with ; between")
     parser.add_argument("--context", type=int, default=512)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
 
     names = ROWS
     if options.only:
-        names = [n for n in names if any(part in n for part in options.only.split(","))]
+        wanted = options.only.split(";")
+        names = [n for n in ROWS if any(w == n or (w not in ROWS and w in n) for w in wanted)]
     table(Bench(options).measure(names), names)
 
 
