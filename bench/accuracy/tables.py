@@ -157,11 +157,12 @@ class Bench:
             errors = [layer["output"]["relative_l2"] for layer in report["layers"]]
             figures.setdefault(name, {})["block_errors"] = errors
 
-    def measure(self, names):
-        """figures.json with those rows."""
+    def measure(self, names, blocks=True):
+        """figures.json with those rows; without `blocks` their errors may be missing."""
         path = self.folder / "figures.json"
         figures = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        for what, key in ((self.evaluate, "kl"), (self.compare_blocks, "block_errors")):
+        steps = [(self.evaluate, "kl"), (self.compare_blocks, "block_errors")]
+        for what, key in steps if blocks else steps[:1]:
             files = {n: self.file_of(n) for n in names if key not in figures.get(n, {})}
             if files:
                 what(figures, files)
@@ -185,13 +186,14 @@ def table(figures, names):
     print("|---|---:|---:|---:|---:|---:|---:|---:|")
     for name in names:
         file = figures[name]
-        kl, errors = file["kl"], file["block_errors"]
+        kl, errors = file["kl"], file.get("block_errors")
+        block = f"{sum(errors) / len(errors):.4f}" if errors else "–"
         packed = name.removesuffix(IN_FLOAT)
-        bits = GGML.get(name, figures.get(packed, file)["bits_per_weight"])
+        bits = GGML.get(name, figures.get(packed, {}).get("bits_per_weight", float("nan")))
         print(
             f"| {'ggml ' if name in GGML else ''}{name} | {bits:.2f} "
-            f"| {sum(errors) / len(errors):.4f} | {file['perplexity']:.4f} | {kl['mean']:.3g} "
-            f"| {kl['median']:.3g} | {kl['p99']:.3g} | {100 * file['top1_agreement']:.1f} % |"
+            f"| {block} | {file['perplexity']:.4f} | {kl['mean']:.3g} | {kl['median']:.3g} "
+            f"| {kl['p99']:.3g} | {100 * file['top1_agreement']:.1f} % |"
         )
 
 
@@ -202,6 +204,7 @@ def main():
     parser.add_argument("--sluice", default="build/release/bin/sluice")
     parser.add_argument("--library", default="libggml-base.so")
     parser.add_argument("--only", help="rows by name, or by a part of names; with ; between")
+    parser.add_argument("--no-blocks", action="store_true", help="leave block errors for later")
     parser.add_argument("--context", type=int, default=512)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
@@ -210,7 +213,7 @@ def main():
     if options.only:
         wanted = options.only.split(";")
         names = [n for n in ROWS if any(w == n or (w not in ROWS and w in n) for w in wanted)]
-    table(Bench(options).measure(names), names)
+    table(Bench(options).measure(names, not options.no_blocks), names)
 
 
 if __name__ == "__main__":
