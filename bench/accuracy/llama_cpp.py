@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """llama.cpp's own tools beside `sluice eval`, on the same tokens.
 
-    llama_cpp.py MODEL.gguf FOLDER TOOLS [--windows 16] [--sluice build/release/bin/sluice]
+    llama_cpp.py MODEL.gguf FOLDER TOOLS [--windows 16] [--importance-windows 96]
+                 [--sluice build/release/bin/sluice]
 
 TOOLS is the folder with llama-perplexity, llama-imatrix and llama-quantize. MODEL, written by
 off_grid.py as F32, must have a tokenizer that puts nothing before a text; FOLDER has calibration.npy,
@@ -99,6 +100,8 @@ class LlamaBench(tables.Bench):
         if not path.exists():
             text = self.write_text("calibration", None)
             options = ["-f", text, "-c", CONTEXT, "--no-ppl", "-t", self.options.threads]
+            if self.options.importance_windows:
+                options += ["--chunks", self.options.importance_windows]
             self.tool("imatrix", "llama-imatrix", "-m", self.model, "-o", path, *options)
         return path
 
@@ -156,6 +159,7 @@ def main():
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("tools", type=pathlib.Path)
     parser.add_argument("--windows", type=int, default=16)
+    parser.add_argument("--importance-windows", type=int, help="of calibration text; else all")
     parser.add_argument("--sluice", default="build/release/bin/sluice")
     parser.add_argument("--library", default="libggml-base.so")
     parser.add_argument("--threads", type=int, default=2)
