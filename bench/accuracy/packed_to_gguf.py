@@ -5,7 +5,7 @@
     packed_to_gguf.py MODEL.gguf INTEGERS.safetensors OUT.gguf
 
 llama.cpp's tools then measure the same weights, with its own rounding of activations, beside its own
-formats. Exact where every scale, a bf16, is also an fp16: at least 2^-14 in size. The number of
+formats. Exact where every scale, a bf16, is also an fp16: at least 2^-17 in size. The number of
 scales that are not is an error; with --inexact a note. Needs the packages `gguf`, `numpy` and
 `safetensors`.
 """

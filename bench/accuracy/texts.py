@@ -7,6 +7,10 @@ Downloads the packages `anarchism` and `debian-handbook` with apt-get, strips th
 cuts the pages into pieces of 6000 characters and shuffles these; every fourth piece is test, the
 others are calibration. MODEL gives the tokenizer, as for quant/tools/text_to_tokens.py. Writes
 FOLDER/calibration.npy and FOLDER/test.npy, int32 [n].
+
+Where the tokenizer puts a begin token before a text, as Gemma's does, they are int32 [windows,
+--context], and each row is that token and what comes next in the text: such a model is far worse
+without it, and sluice puts nothing before a window by itself.
 """
 
 import argparse
@@ -60,16 +64,43 @@ def pieces(folder):
     return found
 
 
+def begin_tokens(model, tokenizer):
+    """What the model's tokenizer puts before a text."""
+    if model.suffix != ".gguf":
+        with_them = tokenizer.encode("a").ids
+        plain = tokenizer.encode("a", add_special_tokens=False).ids
+        return with_them[: with_them.index(plain[0])]
+    import gguf  # only for these files
+
+    fields = gguf.GGUFReader(model).fields
+    add = fields.get("tokenizer.ggml.add_bos_token")
+    if add is None or not add.contents():
+        return []
+    return [int(fields["tokenizer.ggml.bos_token_id"].contents())]
+
+
+def windows(ids, begin, context):
+    """[n] as it is, or [windows, context] with `begin` before the tokens of each."""
+    ids = np.asarray(ids, np.int32)
+    if not begin:
+        return ids
+    rows = ids[: len(ids) // (context - len(begin)) * (context - len(begin))]
+    rows = rows.reshape(-1, context - len(begin))
+    return np.hstack([np.tile(np.asarray(begin, np.int32), (len(rows), 1)), rows])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", type=pathlib.Path)
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--calibration", type=int, default=49152, help="tokens")
     parser.add_argument("--test", type=int, default=20480, help="tokens")
+    parser.add_argument("--context", type=int, default=512, help="with a begin token")
     options = parser.parse_args()
 
     options.folder.mkdir(parents=True, exist_ok=True)
     tokenizer = open_tokenizer(options.model)
+    begin = begin_tokens(options.model, tokenizer)
     wanted = {"calibration": options.calibration, "test": options.test}
     ids = {name: [] for name in wanted}
     for i, piece in enumerate(pieces(options.folder)):
@@ -82,7 +113,8 @@ def main():
         if len(ids[name]) < count:
             print(f"only {len(ids[name])} tokens for {name}, {count} wanted", file=sys.stderr)
             return 1
-        np.save(options.folder / f"{name}.npy", np.asarray(ids[name][:count], np.int32))
+        text = windows(ids[name][:count], begin, options.context)
+        np.save(options.folder / f"{name}.npy", text)
     return 0
 
 
