@@ -56,8 +56,9 @@ class DecoderLayer {
   void AddBlockOutput(MatrixView<float> y, MatrixView<float> stream, const ThreadPool* pool) const;
 
   // Changes y, the block's output, so that AddBlockOutput would add part · (to − from) more to a
-  // stream, all [t, d_model]. Where y is normed this holds up to the norm of the whole row, and not
-  // for channels whose norm weight is 0.
+  // stream, all [t, d_model]. Where y is normed this holds up to the norm of the whole row, and a
+  // channel whose norm weight w is less than typical, w² < m = mean(w²), gets w² / m of it: all of
+  // it would take so much of y that the norm of the row is the channel's.
   void MoveOutput(MatrixView<const float> to, MatrixView<const float> from, float part,
                   MatrixView<float> y, const ThreadPool* pool) const;
 

@@ -192,13 +192,22 @@ void DecoderLayer::AddBlockOutput(MatrixView<float> y, MatrixView<float> stream,
 void DecoderLayer::MoveOutput(MatrixView<const float> to, MatrixView<const float> from, float part,
                               MatrixView<float> y, const ThreadPool* pool) const {
   const RmsNorm* norm = impl_->post_block_norm();
+  // What makes `weight` of a value that is added; no more than what a typical weight would need.
+  std::vector<float> inverse(y.cols, 1.0f);
+  if (norm != nullptr) {
+    float typical = 0;
+    for (const float w : norm->weights) typical += w * w / static_cast<float>(y.cols);
+    for (size_t c = 0; c < y.cols; ++c) {
+      const float w = norm->weights[c];
+      inverse[c] = typical == 0 ? 0 : w / std::max(w * w, typical);
+    }
+  }
   ParallelFor(pool, y.rows, kTaskRows, [&](size_t begin, size_t end) {
     for (size_t r = begin; r < end; ++r) {
       const auto row = y.row(r);
       const float scale = part / OutputGain(row);
       for (size_t c = 0; c < y.cols; ++c) {
-        const float weight = norm == nullptr ? 1.0f : norm->weights[c];
-        if (weight != 0.0f) row[c] += scale / weight * (to.row(r)[c] - from.row(r)[c]);
+        row[c] += scale * inverse[c] * (to.row(r)[c] - from.row(r)[c]);
       }
     }
   });
