@@ -99,6 +99,7 @@ std::vector<size_t> SampleTokens(size_t tokens, size_t count, Purpose purpose,
   }
   const size_t taken = std::min(count, all.size());
   std::vector<size_t> sample;
+  sample.reserve(taken);
   for (size_t i = 0; i < taken; ++i) sample.push_back(all[i * all.size() / taken]);
   return sample;
 }

@@ -26,6 +26,7 @@ std::vector<double> Octaves(std::span<const float> squares) {
   for (const float s : squares)
     mean += static_cast<double>(s) / static_cast<double>(squares.size());
   std::vector<double> octaves;
+  octaves.reserve(squares.size());
   for (const float s : squares) {
     const double square = std::max(static_cast<double>(s), kFloor * mean);
     octaves.push_back(square > 0 ? 0.5 * std::log2(square) : 0);
@@ -135,6 +136,7 @@ std::vector<float> RescaleFactors(MatrixView<const float> down, std::span<const 
                                   size_t group, RescaleRule rule) {
   const std::vector<float> columns = ColumnEnergy(down);
   std::vector<float> factors;
+  factors.reserve(down.cols);
   for (size_t begin = 0; begin < down.cols; begin += group) {
     const size_t count = std::min(group, down.cols - begin);
     const std::vector<double> column = Octaves(std::span(columns).subspan(begin, count));

@@ -93,6 +93,7 @@ std::vector<float> Importance(std::span<const float> energy) {
   double mean = 0;
   for (const float e : energy) mean += e / static_cast<double>(energy.size());
   std::vector<float> importance;
+  importance.reserve(energy.size());
   for (const float e : energy) importance.push_back(std::max(e, static_cast<float>(kFloor * mean)));
   return importance;
 }
@@ -111,6 +112,7 @@ float CandidateScale(float extreme, float multiple, WeightFormat format) {
 void SearchScales(MatrixView<const float> weights, const LossMoments& moments,
                   QuantizedMatrix& matrix, const ThreadPool* pool) {
   std::vector<float> energy;
+  energy.reserve(moments.n);
   for (size_t k = 0; k < moments.n; ++k) energy.push_back(moments.second[k * moments.n + k]);
   SearchScales(weights, energy, matrix, pool);
 }

@@ -62,6 +62,7 @@ class RescaleTest : public ::testing::Test {
 
   std::vector<float> Column(size_t j) {
     std::vector<float> column;
+    column.reserve(kModel);
     for (size_t r = 0; r < kModel; ++r) column.push_back(Down(r, j));
     return column;
   }
@@ -100,6 +101,7 @@ class RescaleTest : public ::testing::Test {
 
 TEST_F(RescaleTest, TheFunctionStaysTheSame) {
   std::vector<float> factors;
+  factors.reserve(kHidden);
   for (size_t j = 0; j < kHidden; ++j) {
     factors.push_back(ToFloat(ToBf16(std::exp2(random_.Normal(2)))));
   }
