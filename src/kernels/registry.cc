@@ -13,7 +13,6 @@ namespace sluice {
 
 // Defined by the files in targets/.
 #if defined(__x86_64__)
-#ifndef SLUICE_SANITIZED_TARGETS
 namespace N_AVX3_DL::amx {
 const Kernels& GetKernels();
 }
@@ -26,13 +25,6 @@ const Kernels& GetKernels();
 namespace N_AVX3::plain {
 const Kernels& GetKernels();
 }
-namespace N_SSSE3::plain {
-const Kernels& GetKernels();
-}
-namespace N_SSE2::plain {
-const Kernels& GetKernels();
-}
-#endif
 namespace N_AVX2::vnni {
 const Kernels& GetKernels();
 }
@@ -40,6 +32,12 @@ namespace N_AVX2::plain {
 const Kernels& GetKernels();
 }
 namespace N_SSE4::plain {
+const Kernels& GetKernels();
+}
+namespace N_SSSE3::plain {
+const Kernels& GetKernels();
+}
+namespace N_SSE2::plain {
 const Kernels& GetKernels();
 }
 #elif defined(__aarch64__)
@@ -69,22 +67,18 @@ struct Compiled {
   bool batch_only = false;
 };
 
-// Best first. Under sanitizers fewer: see CMakeLists.txt.
+// Best first.
 constexpr Compiled kCompiled[] = {
 #if defined(__x86_64__)
-#ifndef SLUICE_SANITIZED_TARGETS
     {N_AVX3_DL::amx::GetKernels, "amx_int8", /*batch_only=*/true},
     {N_AVX3_ZEN4::plain::GetKernels, "avx512_bf16"},
     {N_AVX3_DL::plain::GetKernels, "avx512_vnni"},
     {N_AVX3::plain::GetKernels, "avx512"},
-#endif
     {N_AVX2::vnni::GetKernels, "avx_vnni"},
     {N_AVX2::plain::GetKernels, "avx2"},
     {N_SSE4::plain::GetKernels, "sse4"},
-#ifndef SLUICE_SANITIZED_TARGETS
     {N_SSSE3::plain::GetKernels, "ssse3"},
     {N_SSE2::plain::GetKernels, ""},
-#endif
 #elif defined(__aarch64__)
     {N_NEON_WITHOUT_AES::i8mm::GetKernels, "i8mm"},
     {N_NEON_WITHOUT_AES::dotprod::GetKernels, "dotprod"},
