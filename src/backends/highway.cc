@@ -95,6 +95,7 @@ class KernelRunner final : public BlockRunner {
       if (m == Matrix::kGate && !block.gated) continue;
       const PackedLayout& layout = block.matrices[m].layout;
       weight_bytes_ += layout.weight_bytes() + layout.scale_bytes();
+      row_strips_ = std::min(row_strips_, kernels[m].decode->row_strips);
     }
   }
 
@@ -175,18 +176,13 @@ class KernelRunner final : public BlockRunner {
     return tokens < kBatchTokens ? *kernels_[m].decode : *kernels_[m].batch;
   }
   PassPlan PlanFor(size_t tokens) const {
-    size_t strips = tokens == 1 ? kMaxStrips : kTileStrips;
-    for (const Matrix m : kMatrices) {
-      if (m == Matrix::kGate && !block_.gated) continue;
-      strips = std::min(strips, kernels_[m].decode->row_strips);
-    }
     return PlanPass({.tokens = tokens,
                      .threads = ThreadCount(pool_),
                      .d_model = block_.d_model,
                      .d_ff = block_.d_ff,
                      .weight_bytes = weight_bytes_,
                      .level2_bytes = Level2CacheBytes(),
-                     .strips = std::max(strips, kTileStrips)});
+                     .strips = tokens == 1 ? row_strips_ : kTileStrips});
   }
   // The tiles that matrices want of the activations that they share; of height 0: they read rows.
   ActivationTiles TilesFor(std::initializer_list<Matrix> matrices, ActivationFormat x,
@@ -252,7 +248,7 @@ class KernelRunner final : public BlockRunner {
   }
 
   // Dot products of gate and up for `count` tokens: gate in columns 0…, up right after. One call
-  // when their formats agree, so that four strips stream side by side.
+  // when their formats agree, so that all strips stream side by side.
   void DotGateUp(const Scratch& scratch, size_t strip, size_t strips, size_t step, size_t tokens,
                  size_t first_token, size_t count, float* out) const {
     DotArgs args;
@@ -380,6 +376,7 @@ class KernelRunner final : public BlockRunner {
   const ThreadPool* pool_;
   std::string_view name_;
   size_t weight_bytes_ = 0;
+  size_t row_strips_ = kMaxStrips;  // that all matrices' kernels take for one token
 };
 
 }  // namespace

@@ -26,7 +26,7 @@ struct PassPlan {
   // cache meanwhile, and the weights are unpacked once for all of them.
   size_t chunk_tokens = 1;
   // Strips that are multiplied at once, each a stream of memory: of up, and as many of gate; of
-  // down. Never so many that a thread has more to do than the others.
+  // down. Fewer than the most where that leaves the busiest thread less to do.
   size_t unit_strips = 2;
   size_t group_strips = 4;
   // Pieces of work that a thread takes at a time: units of the hidden vector, groups of down's
