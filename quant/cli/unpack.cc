@@ -119,10 +119,8 @@ class Unpacker {
   std::vector<float> Bias(const PackedMatrixView& packed, Matrix m,
                           std::span<const float> factors) const {
     std::vector<float> bias(packed.bias, packed.bias + packed.layout.rows);
-    if (options_.integers) return bias;
-    for (size_t r = 0; r < bias.size() && m == Matrix::kUp; ++r) {
-      bias[r] /= RescaleAt(m, factors, r, 0);
-    }
+    if (options_.integers || m != Matrix::kUp) return bias;
+    for (size_t r = 0; r < bias.size(); ++r) bias[r] /= RescaleAt(m, factors, r, 0);
     return bias;
   }
 

@@ -192,7 +192,7 @@ void DecoderLayer::AddBlockOutput(MatrixView<float> y, MatrixView<float> stream,
 void DecoderLayer::MoveOutput(MatrixView<const float> to, MatrixView<const float> from, float part,
                               MatrixView<float> y, const ThreadPool* pool) const {
   const RmsNorm* norm = impl_->post_block_norm();
-  // What makes `weight` of a value that is added; no more than what a typical weight would need.
+  // What undoes the norm's weights; for small ones less than that, see the header.
   std::vector<float> inverse(y.cols, 1.0f);
   if (norm != nullptr) {
     float typical = 0;
