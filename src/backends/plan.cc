@@ -27,14 +27,18 @@ constexpr size_t kDefaultLevel2Bytes = size_t{512} << 10;
 // for fewer. This many has not been measured.
 constexpr size_t kMinChunkTokens = 24;
 
-// Of `strips` strips that threads share, how many to multiply at once: `most`, or half of them as
-// long as the thread with the most pieces has less to do so.
+// Of `strips` strips that threads share, how many to multiply at once: `most`, or fewer by twos if
+// that leaves less to the thread with the most pieces.
 size_t Together(size_t strips, size_t most, size_t least, size_t threads) {
   const auto longest = [&](size_t together) {
     return std::min(strips, DivCeil(DivCeil(strips, together), threads) * together);
   };
-  while (most > least && longest(most / 2) < longest(most)) most /= 2;
-  return most;
+  size_t best = most;
+  for (size_t fewer = most; fewer >= least + 2;) {
+    fewer -= 2;
+    if (longest(fewer) < longest(best)) best = fewer;
+  }
+  return best;
 }
 
 size_t Grain(size_t pieces, size_t threads) {

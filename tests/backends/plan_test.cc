@@ -62,9 +62,12 @@ TEST(Plan, StripsAreMultipliedTogether) {
   input.strips = kMaxStrips;
   EXPECT_EQ(PlanPass(input).unit_strips, 4u);
   EXPECT_EQ(PlanPass(input).group_strips, 8u);
-  // Of 36 strips one thread of two would take 24 by eights, 20 by fours.
+  // Of 36 strips one thread of two would take 24 by eights, 20 by fours; by sixes each takes 18.
   input.threads = 2;
   EXPECT_EQ(PlanPass(input).unit_strips, 4u);
+  EXPECT_EQ(PlanPass(input).group_strips, 6u);
+  // Of 40 one takes 24 by eights and by sixes, 20 by fours.
+  input.d_model = 640;
   EXPECT_EQ(PlanPass(input).group_strips, 4u);
   input.d_model = 2048;
   EXPECT_EQ(PlanPass(input).group_strips, 8u);

@@ -191,7 +191,7 @@ TEST_P(DotTest, EqualsReference) {
 TEST_P(DotTest, OneTokenOfManyStripsEqualsReference) {
   const auto [format, cols] = GetParam();
   Random random;
-  for (const size_t rows : {80, 97, 112, 128}) {
+  for (const size_t rows : {80, 96, 97, 112, 128}) {
     const PackedMatrix packed = *Pack(MatrixOfManyScales(random, format, rows, cols));
     for (const ActivationFormat activation : ActivationsOf(format)) {
       const Rows x(random, activation, 2, cols);
