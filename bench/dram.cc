@@ -104,7 +104,7 @@ Expected<DramReader> DramReader::Create(size_t bytes, PageKind kind) {
   return reader;
 }
 
-double DramReader::Read(size_t threads, size_t streams, size_t bytes) {
+double DramReader::Read(size_t threads, size_t streams, size_t bytes, size_t meet) {
   static const ReadFn read = BestRead();
   Walk walk{};
   walk.streams = streams;
@@ -113,10 +113,18 @@ double DramReader::Read(size_t threads, size_t streams, size_t bytes) {
   walk.first = chunks_read_;
   walk.count = std::max<size_t>(1, bytes / streams / kChunk);
   chunks_read_ += walk.count;
+  const size_t between =
+      meet == 0 ? walk.count : std::clamp<size_t>(meet / streams / kChunk, 1, walk.count);
+  SpinBarrier barrier(threads);
   const double seconds = RunTogether(threads, [&](size_t thread) {
     Walk own = walk;
     own.base = buffer_.data() + thread * streams * walk.apart;
-    read(own);
+    for (size_t done = 0; done < walk.count; done += between) {
+      if (done != 0) barrier.Wait();
+      own.first = walk.first + done;
+      own.count = std::min(between, walk.count - done);
+      read(own);
+    }
   });
   return static_cast<double>(threads * streams * walk.count * kChunk) / seconds;
 }

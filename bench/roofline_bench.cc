@@ -2,6 +2,7 @@
 // threads. `--help` lists the options; names read
 //
 //   dram/PAGES/streams:S/threads:N        bytes per second
+//   dram/…/streams:S/meet:M/threads:N     the same if threads wait for one another every M KiB
 //   arithmetic/INSTRUCTION/MIX/threads:N  operations per second; what MIX is: bench/instructions.h
 //   fork_join/KIND/threads:N              the time of one start and end of parallel work
 #include <benchmark/benchmark.h>
@@ -26,6 +27,9 @@ namespace {
 
 constexpr size_t kReadBytes = size_t{32} << 20;  // of each thread in an iteration
 constexpr double kLoopSeconds = 2e-3;
+// Of each thread. About half of what each of two reads of a block of 576 x 1536 and of 2048 x 5632
+// in qb4w:32.
+constexpr size_t kMeetBytes[] = {size_t{384} << 10, size_t{4} << 20};
 
 // One buffer for each page kind, made when it is first read.
 class Readers {
@@ -47,13 +51,13 @@ class Readers {
   std::map<PageKind, DramReader> readers_;
 };
 
-void Dram(benchmark::State& state, Readers& readers, PageKind kind, size_t streams,
-          size_t threads) {
+void Dram(benchmark::State& state, Readers& readers, PageKind kind, size_t streams, size_t threads,
+          size_t meet = 0) {
   const auto reader = readers.Get(kind);
   if (!reader) return state.SkipWithError(reader.error().message);
   const size_t bytes = std::min(kReadBytes, readers.bytes() / 4);
   for (auto _ : state) {
-    const double speed = (*reader)->Read(threads, streams, bytes);
+    const double speed = (*reader)->Read(threads, streams, bytes, meet);
     state.SetIterationTime(static_cast<double>(threads * bytes) / speed);
   }
   state.counters["GB/s"] = benchmark::Counter(static_cast<double>(threads * bytes) / 1e9,
@@ -127,6 +131,17 @@ void RegisterDram(Machine& machine, size_t threads) {
                  }))
           ->UseManualTime();
     }
+  }
+  if (threads == 1) return;
+  for (const size_t meet : kMeetBytes) {
+    benchmark::RegisterBenchmark(std::format("dram/{}/streams:8/meet:{}/threads:{}",
+                                             Name(PageKind::kHuge), meet >> 10, threads),
+                                 Logged(machine,
+                                        [=, &machine](benchmark::State& state) {
+                                          Dram(state, machine.readers, PageKind::kHuge, 8, threads,
+                                               meet);
+                                        }))
+        ->UseManualTime();
   }
 }
 
