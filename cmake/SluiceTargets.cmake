@@ -29,6 +29,7 @@ function(sluice_test name)
     ${name} PRIVATE SLUICE_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
                     SLUICE_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
+  add_dependencies(test_programs ${name})
   gtest_discover_tests(
     ${name}
     TEST_PREFIX "${name}."

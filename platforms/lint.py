@@ -5,7 +5,8 @@
 
 BUILD holds compile_commands.json. Without FILEs: every source of src, quant and bench. (Tests are left
 to the compiler's warnings and the sanitizers; name one to have it looked at.) A file that was clean
-is not looked at again until it, a header of ours that it includes, or the rules change.
+is not looked at again until it, a header of ours that it includes, or the rules change; what was clean
+is remembered in the user's cache, as the compiler's is, so that another checkout knows it too.
 """
 
 import concurrent.futures
@@ -45,21 +46,22 @@ def ours(path, seen):
 class Linter:
     def __init__(self, build):
         self.build = build
-        self.stamps = build / "lint"
+        cache = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+        self.stamps = pathlib.Path(cache) / "sluice" / "lint"
+        self.stamps.mkdir(parents=True, exist_ok=True)
         version = subprocess.run(["clang-tidy", "--version"], capture_output=True, check=True)
         self.rules = version.stdout + (TREE / ".clang-tidy").read_bytes()
 
     def fingerprint(self, name, command):
-        digest = hashlib.sha256(self.rules + command.encode())
+        digest = hashlib.sha256(self.rules + command.replace(str(TREE), "").encode())
         for path in sorted(ours(TREE / name, set())):
-            digest.update(path.read_bytes())
+            digest.update(path.relative_to(TREE).as_posix().encode() + path.read_bytes())
         return digest.hexdigest()
 
     def check(self, name, command):
         """Returns (name, output); the output is empty if the file is clean."""
-        stamp = self.stamps / (name.replace("/", "+") + ".clean")
-        fingerprint = self.fingerprint(name, command)
-        if stamp.is_file() and stamp.read_text() == fingerprint:
+        stamp = self.stamps / self.fingerprint(name, command)
+        if stamp.is_file():
             return name, ""
         result = subprocess.run(
             ["clang-tidy", "--quiet", "-p", str(self.build), str(TREE / name)],
@@ -67,7 +69,7 @@ class Linter:
             text=True,
         )
         if result.returncode == 0:
-            stamp.write_text(fingerprint)
+            stamp.touch()
             return name, ""
         return name, result.stdout + ("" if result.stdout else result.stderr)
 
@@ -93,7 +95,6 @@ def main():
     names = wanted or sorted(filter(chosen, commands))
 
     linter = Linter(build)
-    linter.stamps.mkdir(exist_ok=True)
     dirty = 0
     jobs = int(os.environ.get("SLUICE_JOBS") or os.cpu_count())
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:

@@ -67,18 +67,22 @@ struct Compiled {
   bool batch_only = false;
 };
 
-// Best first.
+// Best first. Sanitized builds compile one set of each kind: see CMakeLists.txt.
 constexpr Compiled kCompiled[] = {
 #if defined(__x86_64__)
+#ifndef SLUICE_SANITIZED_TARGETS
     {N_AVX3_DL::amx::GetKernels, "amx_int8", /*batch_only=*/true},
     {N_AVX3_ZEN4::plain::GetKernels, "avx512_bf16"},
     {N_AVX3_DL::plain::GetKernels, "avx512_vnni"},
     {N_AVX3::plain::GetKernels, "avx512"},
+#endif
     {N_AVX2::vnni::GetKernels, "avx_vnni"},
     {N_AVX2::plain::GetKernels, "avx2"},
     {N_SSE4::plain::GetKernels, "sse4"},
+#ifndef SLUICE_SANITIZED_TARGETS
     {N_SSSE3::plain::GetKernels, "ssse3"},
     {N_SSE2::plain::GetKernels, ""},
+#endif
 #elif defined(__aarch64__)
     {N_NEON_WITHOUT_AES::i8mm::GetKernels, "i8mm"},
     {N_NEON_WITHOUT_AES::dotprod::GetKernels, "dotprod"},
