@@ -24,10 +24,9 @@ class SluiceBlocks : public Blocks {
     for (const size_t threads : request.threads) {
       SLUICE_ASSIGN(ThreadPool pool, ThreadPool::Create(threads));
       Team& team = blocks->teams_.try_emplace(threads, std::move(pool)).first->second;
-      FfnOptions options;
-      options.backend = backend;
-      options.target = request.target;
-      options.pool = threads == 1 ? nullptr : &team.pool;
+      const FfnOptions options = {.backend = backend,
+                                  .target = request.target,
+                                  .pool = threads == 1 ? nullptr : &team.pool};
       for (size_t i = 0; i < request.copies; ++i) {
         SLUICE_ASSIGN(Ffn ffn, CreateFfn(blocks->ring_.views()[repacks ? 0 : i], options));
         team.blocks.push_back(std::move(ffn));

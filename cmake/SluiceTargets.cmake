@@ -17,17 +17,21 @@ endfunction()
 # sluice_test(NAME SOURCES file… [LIBS target…] [LABELS label…] [TIMEOUT seconds])
 #
 # A GoogleTest program, each of whose tests is a ctest test. They are listed when ctest starts, not
-# when the program is linked, so that a cross build needs its emulator only to test.
+# when the program is linked, so that a cross build needs its emulator only to test. That takes longer.
 function(sluice_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;LIBS;LABELS")
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
   endif()
+  if(CMAKE_CROSSCOMPILING)
+    math(EXPR arg_TIMEOUT "4 * ${arg_TIMEOUT}")
+  endif()
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_LIBS} sluice_test_support GTest::gmock GTest::gtest_main)
   target_compile_definitions(
     ${name} PRIVATE SLUICE_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
-                    SLUICE_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
+                    SLUICE_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
+                    SLUICE_TEST_EMULATED=$<BOOL:${CMAKE_CROSSCOMPILING}>)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
   add_dependencies(test_programs ${name})
   gtest_discover_tests(

@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cinttypes>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <format>
@@ -182,7 +184,7 @@ uint64_t AvailableMemoryBytes() {
   std::ifstream in("/proc/meminfo");
   for (std::string line; std::getline(in, line);) {
     uint64_t kib = 0;
-    if (std::sscanf(line.c_str(), "MemAvailable: %lu kB", &kib) == 1) return kib << 10;
+    if (std::sscanf(line.c_str(), "MemAvailable: %" SCNu64 " kB", &kib) == 1) return kib << 10;
   }
   return static_cast<uint64_t>(sysconf(_SC_AVPHYS_PAGES)) *
          static_cast<uint64_t>(sysconf(_SC_PAGESIZE));

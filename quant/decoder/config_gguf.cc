@@ -4,6 +4,7 @@
 
 #include "quant/checkpoint/config.h"
 #include "quant/checkpoint/gguf.h"
+#include "quant/checkpoint/json_config.h"
 #include "quant/checkpoint/tensor_source.h"
 #include "quant/decoder/config_sources.h"
 #include "src/base/quote.h"
@@ -38,9 +39,15 @@ class Reader {
  private:
   std::string Key(std::string_view key) const { return std::format("{}.{}", name_, key); }
 
-  Expected<uint64_t> Size(std::string_view key, uint64_t absent) const {
+  Expected<size_t> Size(std::string_view key, size_t absent) const {
     SLUICE_ASSIGN(const auto value, gguf_.Unsigned(Key(key)));
-    return value.value_or(absent);
+    return value ? Checked(key, *value) : absent;
+  }
+
+  Expected<size_t> Checked(std::string_view key, uint64_t value) const {
+    if (value <= kMaxConfigSize) return static_cast<size_t>(value);
+    return Fail(ErrorCode::kCorrupt, "{}: {} is {}, larger than any model's", path_, Key(key),
+                value);
   }
 
   Expected<double> Number(std::string_view key, double absent) const {
@@ -49,7 +56,7 @@ class Reader {
   }
 
   // A number for all layers; where the file has one for each, they must be equal.
-  Expected<uint64_t> Uniform(std::string_view key, uint64_t absent) const {
+  Expected<size_t> Uniform(std::string_view key, size_t absent) const {
     SLUICE_ASSIGN(const auto values, gguf_.UnsignedArray(Key(key)));
     if (!values || values->empty()) return absent;
     for (const uint64_t value : *values) {
@@ -59,7 +66,7 @@ class Reader {
                   "supported",
                   path_, Key(key), values->front(), value);
     }
-    return values->front();
+    return Checked(key, values->front());
   }
 
   Status ReadHeads() {
@@ -78,7 +85,7 @@ class Reader {
   }
 
   Status SameAsHead(std::string_view key) const {
-    SLUICE_ASSIGN(const uint64_t size, Size(key, config_.head_dim));
+    SLUICE_ASSIGN(const size_t size, Size(key, config_.head_dim));
     if (size == config_.head_dim) return {};
     return Fail(ErrorCode::kUnsupported,
                 "{}: {} is {}, other than a head's {} values, which is not "
@@ -119,12 +126,12 @@ class Reader {
   // Of the families in GGUF only Gemma's have windows; llama.cpp knows the pattern by the name.
   Status ReadWindows() {
     if (family_.windows != WindowRule::kAllButNth) return {};
-    SLUICE_ASSIGN(const uint64_t window, Size("attention.sliding_window", 0));
+    SLUICE_ASSIGN(const size_t window, Size("attention.sliding_window", 0));
     if (window == 0) {
       return Fail(ErrorCode::kCorrupt, "{}: the metadata lacks {}", path_,
                   Key("attention.sliding_window"));
     }
-    SLUICE_ASSIGN(const uint64_t period, Size("attention.sliding_window_pattern", family_.period));
+    SLUICE_ASSIGN(const size_t period, Size("attention.sliding_window_pattern", family_.period));
     for (size_t i = 0; i < config_.layers.size(); ++i) {
       if (period == 0 || (i + 1) % period != 0) config_.layers[i] = {window, family_.local_rope};
     }

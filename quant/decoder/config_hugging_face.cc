@@ -32,18 +32,18 @@ class Reader {
   }
 
  private:
-  Expected<uint64_t> Size(std::string_view key, uint64_t absent) const {
+  Expected<size_t> Size(std::string_view key, size_t absent) const {
     SLUICE_ASSIGN(const auto size, json_.Size(key));
-    return size ? size->value : absent;
+    return size ? static_cast<size_t>(size->value) : absent;
   }
 
   Status ReadHeads() {
     SLUICE_ASSIGN(config_.heads, Size("num_attention_heads", family_.heads));
     // Absent, it is the class's default; null means as many as heads.
     const bool null = json_.IsNull("num_key_value_heads");
-    const uint64_t absent = null || family_.kv_heads == 0 ? config_.heads : family_.kv_heads;
+    const size_t absent = null || family_.kv_heads == 0 ? config_.heads : family_.kv_heads;
     SLUICE_ASSIGN(config_.kv_heads, Size("num_key_value_heads", absent));
-    const uint64_t even = config_.heads == 0 ? 0 : config_.d_model / config_.heads;
+    const size_t even = config_.heads == 0 ? 0 : config_.d_model / config_.heads;
     SLUICE_ASSIGN(config_.head_dim,
                   Size("head_dim", family_.head_dim != 0 ? family_.head_dim : even));
     SLUICE_ASSIGN(config_.context, Size("max_position_embeddings", 0));
@@ -163,7 +163,7 @@ class Reader {
   Status ReadWindows() {
     if (family_.windows == WindowRule::kNone) return {};
     SLUICE_ASSIGN(const std::vector<bool> sliding, SlidingLayers());
-    uint64_t window = json_.IsNull("sliding_window") ? 0 : family_.window;
+    size_t window = json_.IsNull("sliding_window") ? 0 : family_.window;
     SLUICE_ASSIGN(window, Size("sliding_window", window));
     for (size_t i = 0; i < sliding.size(); ++i) {
       if (sliding[i]) config_.layers[i] = {window, family_.local_rope};
@@ -182,7 +182,7 @@ class Reader {
       SLUICE_ASSIGN(first, FirstSliding());
     }
     if (const Json* types = json_.Find("layer_types")) return NamedLayers(*types);
-    uint64_t period = family_.period;
+    size_t period = family_.period;
     if (family_.windows == WindowRule::kAllButNth) {
       SLUICE_ASSIGN(period, Size("sliding_window_pattern", period));
     }

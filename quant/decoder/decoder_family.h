@@ -23,23 +23,23 @@ enum class WindowRule : uint8_t {
 struct DecoderFamily {
   std::string_view name;  // Architecture::name
   // Defaults of the family's configuration class in huggingface/transformers, where it has them.
-  uint64_t heads = 32;
-  uint64_t kv_heads = 0;  // 0: as many as heads
-  uint64_t head_dim = 0;  // 0: d_model / heads
+  size_t heads = 32;
+  size_t kv_heads = 0;  // 0: as many as heads
+  size_t head_dim = 0;  // 0: d_model / heads
   double theta = 10'000;
   bool tied = false;
   WindowRule windows = WindowRule::kNone;
-  uint64_t window = 4096;
-  uint64_t period = 0;  // kAllButNth
+  size_t window = 4096;
+  size_t period = 0;  // kAllButNth
   double attention_cap = 0;
   double logit_cap = 0;
   bool gemma = false;  // norms stored less 1, embedding times √d_model
   bool post_norms = false;
   bool qk_norm = false;
-  bool query_scalar = false;      // scores times query_pre_attn_scalar^−½, not head_dim^−½
-  bool local_rope = false;        // layers with a window rotate by a base of their own
-  bool always_qkv_bias = false;   // else attention_bias says it, of q, k, v and output
-  uint64_t gguf_wide_layers = 0;  // a GGUF with as many layers scales by d_model / heads instead
+  bool query_scalar = false;     // scores times query_pre_attn_scalar^−½, not head_dim^−½
+  bool local_rope = false;       // layers with a window rotate by a base of their own
+  bool always_qkv_bias = false;  // else attention_bias says it, of q, k, v and output
+  size_t gguf_wide_layers = 0;   // a GGUF with as many layers scales by d_model / heads instead
 };
 
 // Null if the decoder does not know the family.

@@ -90,7 +90,7 @@ TEST(CpuFeatures, TheEnvironmentHidesThem) {
 }
 
 // What builds on the hidden feature, of what this CPU has.
-void ExpectHides(std::string_view name, std::set<std::string_view> expected) {
+[[maybe_unused]] void ExpectHides(std::string_view name, std::set<std::string_view> expected) {
   const std::vector<CpuFeature> features = DetectFeatures(name);
   std::erase_if(expected, [&](std::string_view n) {
     return !Names(features, &CpuFeature::present).contains(n);

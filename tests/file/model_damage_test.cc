@@ -78,8 +78,10 @@ TEST_F(ModelDamageTest, EveryTruncationIsRefused) {
   for (size_t size = 0; size < bytes_.size(); size += size < header_ ? 7 : 16) {
     EXPECT_FALSE(Opens(std::string_view(bytes_).substr(0, size))) << size;
   }
-  for (const size_t size : {header_ - 1, header_, header_ + 1, bytes_.size() / 2,
-                            bytes_.size() - 64, bytes_.size() - 1}) {
+  const auto header = static_cast<size_t>(header_);
+  const size_t sizes[] = {header - 1,         header,           header + 1, bytes_.size() / 2,
+                          bytes_.size() - 64, bytes_.size() - 1};
+  for (const size_t size : sizes) {
     EXPECT_FALSE(Opens(std::string_view(bytes_).substr(0, size))) << size;
   }
   for (const size_t more : {1, 64, 4096}) EXPECT_FALSE(Opens(bytes_ + std::string(more, '\0')));

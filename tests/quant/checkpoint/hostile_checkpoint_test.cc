@@ -226,7 +226,8 @@ TEST(Refusals, H18TruncatedFiles) {
   const std::string whole = test::TinyLlama().Build();
   uint64_t header = 0;
   std::memcpy(&header, whole.data(), sizeof(header));
-  for (const size_t size : {whole.size() - 1, whole.size() / 2, size_t{8} + header, size_t{7}}) {
+  const size_t header_end = 8 + static_cast<size_t>(header);
+  for (const size_t size : {whole.size() - 1, whole.size() / 2, header_end, size_t{7}}) {
     TempDir dir;
     WriteBytes(dir.File("model.safetensors"), whole.substr(0, size));
     WriteBytes(dir.File("config.json"), kTinyLlamaConfig);
