@@ -15,9 +15,9 @@ class DramReader {
  public:
   static Expected<DramReader> Create(size_t bytes, PageKind kind);
 
-  // Reads about `bytes` on each thread; returns bytes per second of all threads together. With `meet`
-  // the threads wait for one another whenever each has read about so many bytes, as they do between
-  // the passes of a block.
+  // Reads about `bytes` on each thread; returns bytes per second of all threads together. With
+  // `meet` the threads wait for one another whenever each has read about so many bytes, as they do
+  // between the passes of a block.
   double Read(size_t threads, size_t streams, size_t bytes, size_t meet = 0);
 
  private:
