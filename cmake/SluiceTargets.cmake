@@ -14,14 +14,18 @@ function(sluice_library name)
   target_link_libraries(${name} PUBLIC ${arg_DEPS} PRIVATE ${arg_PRIVATE_DEPS})
 endfunction()
 
-# sluice_test(NAME SOURCES file… [LIBS target…] [LABELS label…] [TIMEOUT seconds])
+# sluice_test(NAME SOURCES file… [LIBS target…] [LABELS label…] [TIMEOUT seconds] [COST seconds])
 #
 # A GoogleTest program, each of whose tests is a ctest test. They are listed when ctest starts, not
-# when the program is linked, so that a cross build needs its emulator only to test. That takes longer.
+# when the program is linked, so that a cross build needs its emulator only to test, which takes longer.
+# Tests of the highest COST start first: about the seconds of the longest under an emulator.
 function(sluice_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;LIBS;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT;COST" "SOURCES;LIBS;LABELS")
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
+  endif()
+  if(NOT arg_COST)
+    set(arg_COST 0)
   endif()
   if(CMAKE_CROSSCOMPILING)
     math(EXPR arg_TIMEOUT "4 * ${arg_TIMEOUT}")
@@ -39,5 +43,5 @@ function(sluice_test name)
     TEST_PREFIX "${name}."
     DISCOVERY_MODE PRE_TEST
     DISCOVERY_TIMEOUT 120
-    PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
+    PROPERTIES TIMEOUT ${arg_TIMEOUT} COST ${arg_COST} LABELS "${arg_LABELS}")
 endfunction()
