@@ -46,7 +46,7 @@ class Reader {
 
   Expected<size_t> Checked(std::string_view key, uint64_t value) const {
     if (value <= kMaxConfigSize) return static_cast<size_t>(value);
-    return Fail(ErrorCode::kCorrupt, "{}: {} is {}, larger than any model's", path_, Key(key),
+    return Fail(ErrorCode::kUnsupported, "{}: {} is {}, larger than any model's", path_, Key(key),
                 value);
   }
 

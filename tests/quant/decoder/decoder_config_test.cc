@@ -7,7 +7,9 @@
 #include <string>
 #include <string_view>
 
+#include "tests/quant/decoder/gguf_fixture.h"
 #include "tests/quant/decoder/run_decoder.h"
+#include "tests/support/gguf_writer.h"
 
 namespace sluice::test {
 namespace {
@@ -127,6 +129,26 @@ TEST_F(DecoderConfigTest, RefusesByName) {
   EXPECT_THAT(ErrorOf("llama", set("rope_parameters", {{"rope_theta", 0}})), HasSubstr("is 0"));
   EXPECT_THAT(ErrorOf("llama", set("num_attention_heads", "six")),
               HasSubstr("num_attention_heads"));
+}
+
+TEST_F(DecoderConfigTest, GgufSizesBeyondAnyModelAreRefusedByName) {
+  const std::string path = dir_.File("model.gguf");
+  WriteGgufFixture("gemma2", path);
+  const std::string whole = ReadBytes(path);
+  for (const std::string key : {"gemma2.attention.sliding_window", "gemma2.attention.key_length",
+                                "gemma2.attention.head_count"}) {
+    std::string bytes = whole;
+    const std::string text = GgufWriter::Text(key);
+    const size_t at = bytes.find(text) + text.size() + sizeof(uint32_t);  // after the type
+    bytes.replace(at, sizeof(uint32_t), BytesOf<uint32_t>(UINT32_MAX));
+    WriteBytes(path, bytes);
+    const auto checkpoint = Checkpoint::Open(path, std::nullopt);
+    ASSERT_TRUE(checkpoint) << checkpoint.error().message;
+    const auto config = ReadDecoderConfig(*checkpoint);
+    ASSERT_FALSE(config) << key;
+    EXPECT_THAT(config.error().message,
+                HasSubstr(path + ": " + key + " is 4294967295, larger than any model's"));
+  }
 }
 
 }  // namespace
