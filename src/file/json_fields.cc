@@ -37,12 +37,18 @@ std::unexpected<Error> JsonFields::Wrong(std::string_view key, const Json& value
               expected);
 }
 
-Expected<size_t> JsonFields::Size(std::string_view key) const {
+Expected<uint64_t> JsonFields::Integer(std::string_view key) const {
   SLUICE_ASSIGN(const Json* value, Get(key));
-  if (!value->is_number_unsigned() || !std::in_range<size_t>(value->get<uint64_t>())) {
-    return Wrong(key, *value, "an integer from 0 on");
+  if (!value->is_number_unsigned()) return Wrong(key, *value, "an integer from 0 on");
+  return value->get<uint64_t>();
+}
+
+Expected<size_t> JsonFields::Size(std::string_view key) const {
+  SLUICE_ASSIGN(const uint64_t value, Integer(key));
+  if (!std::in_range<size_t>(value)) {
+    return Wrong(key, Json(value), "a size that this machine can address");
   }
-  return static_cast<size_t>(value->get<uint64_t>());
+  return static_cast<size_t>(value);
 }
 
 Expected<std::string> JsonFields::Text(std::string_view key) const {

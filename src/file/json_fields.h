@@ -3,6 +3,7 @@
 #define SLUICE_SRC_FILE_JSON_FIELDS_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -21,7 +22,8 @@ class JsonFields {
   static Expected<JsonFields> Create(const nlohmann::json& value, std::string where);
 
   bool Has(std::string_view key) const { return object_->contains(key); }
-  Expected<size_t> Size(std::string_view key) const;  // an integer from 0 on
+  Expected<uint64_t> Integer(std::string_view key) const;  // from 0 on
+  Expected<size_t> Size(std::string_view key) const;       // the same, no more than memory has
   Expected<std::string> Text(std::string_view key) const;
   Expected<bool> Flag(std::string_view key) const;
   Expected<const nlohmann::json*> Array(std::string_view key) const;

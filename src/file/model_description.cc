@@ -169,7 +169,7 @@ Expected<LayerInfo> ReadLayer(const JsonFields& fields, PerMatrix<PerPlane<uint6
 Expected<ModelDescription> ReadDescription(const Json& json) {
   SLUICE_ASSIGN(const JsonFields fields, JsonFields::Create(json, "the description"));
   SLUICE_ASSIGN(const std::string layout, fields.Text("layout"));
-  SLUICE_ASSIGN(const size_t version, fields.Size("layout_version"));
+  SLUICE_ASSIGN(const uint64_t version, fields.Integer("layout_version"));
   if (layout != kLayoutName || version != kLayoutVersion) {
     return Fail(ErrorCode::kUnsupported,
                 "the layout is {} version {}, this library reads \"{}\" version {}", Quote(layout),

@@ -126,7 +126,7 @@ TEST_F(ModelHostileTest, WhatALaterVersionMayKnowIsRefusedByName) {
   for (const auto& [edit, message] : std::vector<Case>{
            {Put("/layout_version", 2), R"(the layout is "R16K4" version 2, this library reads)"},
            {Put("/layout_version", 0), "version 0"},
-           {Put("/layout_version", UINT32_MAX), "version 4294967295"},
+           {Put("/layout_version", UINT64_MAX), "version 18446744073709551615"},
            {Put("/layout", "R32K8"), R"(the layout is "R32K8" version 1)"},
            {Put("/layers/0/matrices/gate/format", "qb2w:32"),
             R"(layers[0].matrices.gate: "format": unknown weight format "qb2w:32"; known: f32)"},
