@@ -56,11 +56,9 @@ inline size_t TileHeight(WeightFormat format, ActivationFormat x) {
   return x == ActivationFormat::kBlock ? kBlockTile : kRowTile;
 }
 
-// Of eight strips three quarters and not half are tried next: six are what each of two threads
-// takes three times of 36 (d_model 576).
-consteval size_t FewerStrips(size_t strips) {
-  return strips == 8 ? 6 : strips == 6 ? 4 : strips / 2;
-}
+// After eight strips six are tried, and not four: six are what each of two threads takes three
+// times of 36 (d_model 576).
+consteval size_t FewerStrips(size_t strips) { return strips > 4 ? strips - 2 : strips / 2; }
 
 // Calls body(kS, first strip) for strips [strip, …) of the call, kS at a time, then fewer at a time
 // while they are kFewest or more. Returns the first strip that is left.
