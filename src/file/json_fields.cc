@@ -46,7 +46,7 @@ Expected<uint64_t> JsonFields::Integer(std::string_view key) const {
 Expected<size_t> JsonFields::Size(std::string_view key) const {
   SLUICE_ASSIGN(const uint64_t value, Integer(key));
   if (!std::in_range<size_t>(value)) {
-    return Wrong(key, Json(value), "a size that this machine can address");
+    return Wrong(key, Json(value), "an integer from 0 to what this machine can address");
   }
   return static_cast<size_t>(value);
 }
