@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <utility>
@@ -30,6 +32,15 @@ constexpr WeightFormat kBf16 = {WeightType::kBf16, 0};
 constexpr WeightFormat kQ4 = {WeightType::kInt4, 32};
 constexpr WeightFormat kQ8 = {WeightType::kInt8, 32};
 constexpr WeightFormat kC8 = {WeightType::kInt8, 0};
+
+// What says that the file is not this checkpoint's. Of random weights, a single neuron can make
+// most of the error by chance, and is rightly named.
+std::vector<Finding> Faults(const BlockComparison& comparison) {
+  std::vector<Finding> faults;
+  std::ranges::copy_if(comparison.findings, std::back_inserter(faults),
+                       [](const Finding& finding) { return finding.severity != Severity::kInfo; });
+  return faults;
+}
 
 // √Σ of independent errors.
 double Together(std::initializer_list<double> errors) {
@@ -146,7 +157,7 @@ TEST(Rescaled, FiguresAreThoseOfDequantizingAndDividing) {
   study.Quantize({{kQ4, kQ8, kQ4}});
   const BlockComparison comparison = study.Compare();
   const std::vector<double> y = study.Double().Forward(study.x);
-  EXPECT_THAT(comparison.findings, IsEmpty());
+  EXPECT_THAT(Faults(comparison), IsEmpty());
   for (const Matrix m : kMatrices) {
     test::DoubleBlock block = study.Double();
     const std::vector<double> exact = block.matrices[m].weights;
@@ -187,11 +198,11 @@ TEST(Rescaled, AWrongFactorIsFound) {
   Study study(random, 64, 96, true, false, 32);
   study.Rescale(random);
   study.Quantize(test::AllOf(kQ4));
-  EXPECT_THAT(study.Compare().findings, IsEmpty());
+  EXPECT_THAT(Faults(study.Compare()), IsEmpty());
   study.rescale[37] /= 64;
-  const BlockComparison comparison = study.Compare();
-  ASSERT_THAT(comparison.findings, Not(IsEmpty()));
-  for (const Finding& finding : comparison.findings) {
+  const std::vector<Finding> faults = Faults(study.Compare());
+  ASSERT_THAT(faults, Not(IsEmpty()));
+  for (const Finding& finding : faults) {
     EXPECT_EQ(finding.kind, FindingKind::kOutlierWeight);
     EXPECT_EQ(finding.matrix, Matrix::kUp);
     EXPECT_EQ(finding.row, 37u);
