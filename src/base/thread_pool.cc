@@ -3,8 +3,10 @@
 #include <pthreadpool.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 
+#include "src/base/aligned_buffer.h"
 #include "src/base/default_threads.h"
 #include "src/base/fp_environment.h"
 #include "src/base/status.h"
@@ -34,32 +36,55 @@ size_t ThreadPool::threads() const { return pthreadpool_get_threads_count(impl_-
 namespace internal {
 namespace {
 
+// One for each thread, told apart by their addresses.
+thread_local char this_thread;
+
+int64_t Now() {
+  return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
 struct Range {
   TaskFn task;
   void* context;
+  // For Stalls: when the caller last ended a range. Those before `late` it is given first, and
+  // others follow, so that their ends need not be noted.
+  size_t late = 0;
+  const char* caller = nullptr;
+  int64_t idle = INT64_MAX;
 };
 
 void RunRange(Range* range, size_t begin, size_t count) {
-  const FpEnvironment environment;
-  range->task(range->context, begin, begin + count);
+  {
+    const FpEnvironment environment;
+    range->task(range->context, begin, begin + count);
+  }
+  if (begin + count >= range->late && range->caller == &this_thread) range->idle = Now();
+}
+
+void RunAlone(Range& range, size_t n, size_t grain) {
+  for (size_t begin = 0; begin < n; begin += grain) {
+    const FpEnvironment environment;
+    range.task(range.context, begin, std::min(n, begin + grain));
+  }
 }
 
 }  // namespace
 
 void ParallelForImpl(const ThreadPool* pool, size_t n, size_t grain, TaskFn task, void* context) {
   Range range = {task, context};
-  if (pool == nullptr || n <= grain) {
-    for (size_t begin = 0; begin < n; begin += grain) {
-      RunRange(&range, begin, std::min(grain, n - begin));
-    }
-    return;
-  }
+  if (pool == nullptr || n <= grain) return RunAlone(range, n, grain);
+  Stalls& stalls = pool->impl()->stalls();
+  if (stalls.Alone(Now)) return RunAlone(range, n, grain);
+  // pthreadpool gives each thread a part, in order; the caller is the first.
+  range.late = DivCeil(DivCeil(n, grain), pool->threads()) * grain;
+  range.caller = &this_thread;
   // Threads that are done spin for a while, so that the next call finds them awake. Where they are
   // more than the CPUs they would spin in each other's way, for milliseconds each.
   const uint32_t flags = pool->impl()->crowded() ? PTHREADPOOL_FLAG_YIELD_WORKERS : 0;
   pthreadpool_parallelize_1d_tile_1d(pool->impl()->get(),
                                      reinterpret_cast<pthreadpool_task_1d_tile_1d_t>(RunRange),
                                      &range, n, grain, flags);
+  if (range.idle != INT64_MAX) stalls.Note(range.idle, Now());
 }
 
 }  // namespace internal

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "sluice/cpu.h"
+#include "src/base/stalls.h"
 
 struct pthreadpool;
 
@@ -22,10 +23,12 @@ class ThreadPool::Impl {
   pthreadpool* get() const { return pool_; }
   // Whether there are more threads than CPUs for them.
   bool crowded() const { return crowded_; }
+  Stalls& stalls() { return stalls_; }
 
  private:
   pthreadpool* pool_;
   bool crowded_;
+  Stalls stalls_;
 };
 
 inline pthreadpool* PoolHandle(const ThreadPool* pool) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <barrier>
+#include <chrono>
 #include <ctime>
 #include <limits>
 #include <mutex>
@@ -130,6 +131,47 @@ TEST(ParallelFor, H21MoreThreadsThanCpusDoNotSpin) {
     least = std::min(least, cpu_seconds() - start);
   }
   EXPECT_LT(least, 0.5e-3 * static_cast<double>(threads));
+}
+
+// A thread that is not running when the caller has nothing left to do: here it sleeps.
+void Stall(const ThreadPool& pool) {
+  const std::thread::id caller = std::this_thread::get_id();
+  std::atomic<bool> asleep = false;
+  ParallelFor(&pool, 2, 1, [&](size_t, size_t) {
+    if (std::this_thread::get_id() != caller) {
+      asleep = true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    } else {
+      while (!asleep) std::this_thread::yield();
+    }
+  });
+}
+
+size_t ThreadsOf(const ThreadPool& pool) {
+  std::mutex mutex;
+  std::set<std::thread::id> ids;
+  ParallelFor(&pool, 64, 1, [&](size_t, size_t) {
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+    const std::scoped_lock lock(mutex);
+    ids.insert(std::this_thread::get_id());
+  });
+  return ids.size();
+}
+
+// On a busy machine a call waits for a slice of time of another program, a thousand times as long
+// as it takes. Whatever this machine does meanwhile, one of the attempts must see it.
+TEST(ParallelFor, AfterAStallTheCallerWorksAloneForAWhile) {
+  const ThreadPool pool = ThreadPool::Create(2).value();
+  bool alone = false;
+  for (int attempt = 0; attempt < 50 && !alone; ++attempt) {
+    while (ThreadsOf(pool) != 2) {
+    }
+    Stall(pool);
+    alone = ThreadsOf(pool) == 1;
+  }
+  EXPECT_TRUE(alone);
+  while (ThreadsOf(pool) != 2) {
+  }
 }
 
 TEST(ThreadPool, ZeroMeansTheDefault) {
