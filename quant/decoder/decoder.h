@@ -58,8 +58,9 @@ class DecoderLayer {
   // Changes y, the block's output, so that AddBlockOutput would add part · (to − from) more to a
   // stream, all [t, d_model]. Where y is normed this holds up to the norm of the whole row, and a
   // channel whose norm weight w is less than typical, w² < m = mean(w²), gets w² / m of it: all of
-  // it would take so much of y that the norm of the row is the channel's.
-  void MoveOutput(MatrixView<const float> to, MatrixView<const float> from, float part,
+  // it would take so much of y that the norm of the row is the channel's. No row of y changes by
+  // more than `most` of its own length.
+  void MoveOutput(MatrixView<const float> to, MatrixView<const float> from, float part, float most,
                   MatrixView<float> y, const ThreadPool* pool) const;
 
   // Whether the block's output is normed before it is added, as in Gemma 2 and 3.

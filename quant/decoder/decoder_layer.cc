@@ -1,6 +1,7 @@
 #include "quant/decoder/decoder_layer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -14,6 +15,12 @@ namespace {
 // Tokens whose q, k and v are in memory together, unless one window is longer.
 constexpr size_t kGroupTokens = 2048;
 constexpr size_t kTaskRows = 32;
+
+double Length(std::span<const float> v) {
+  double squares = 0;
+  for (const float x : v) squares += static_cast<double>(x) * static_cast<double>(x);
+  return std::sqrt(squares);
+}
 
 // Where GGUF's Llama keeps row `row` of q or k: there, pairs that rotate together are neighbours.
 size_t Interleaved(size_t row, size_t head_dim) {
@@ -190,7 +197,7 @@ void DecoderLayer::AddBlockOutput(MatrixView<float> y, MatrixView<float> stream,
 }
 
 void DecoderLayer::MoveOutput(MatrixView<const float> to, MatrixView<const float> from, float part,
-                              MatrixView<float> y, const ThreadPool* pool) const {
+                              float most, MatrixView<float> y, const ThreadPool* pool) const {
   const RmsNorm* norm = impl_->post_block_norm();
   // What undoes the norm's weights; for small ones less than that, see the header.
   std::vector<float> inverse(y.cols, 1.0f);
@@ -203,12 +210,17 @@ void DecoderLayer::MoveOutput(MatrixView<const float> to, MatrixView<const float
     }
   }
   ParallelFor(pool, y.rows, kTaskRows, [&](size_t begin, size_t end) {
+    std::vector<float> change(y.cols);
     for (size_t r = begin; r < end; ++r) {
       const auto row = y.row(r);
       const float scale = part / OutputGain(row);
       for (size_t c = 0; c < y.cols; ++c) {
-        row[c] += scale * inverse[c] * (to.row(r)[c] - from.row(r)[c]);
+        change[c] = scale * inverse[c] * (to.row(r)[c] - from.row(r)[c]);
       }
+      const double allowed = most * Length(row);
+      const double length = Length(change);
+      const auto fraction = static_cast<float>(length > allowed ? allowed / length : 1);
+      for (size_t c = 0; c < y.cols; ++c) row[c] += fraction * change[c];
     }
   });
 }

@@ -30,6 +30,15 @@ void Permute(const LossMoments& moments, const std::vector<size_t>& order, doubl
   }
 }
 
+// For each block of a row.
+std::vector<float> MostShifted(std::span<const float> row, size_t block) {
+  std::vector<float> most(DivCeil(row.size(), block));
+  for (size_t c = 0; c < row.size(); ++c) {
+    most[c / block] = std::max(most[c / block], kMostShifted * std::fabs(row[c]));
+  }
+  return most;
+}
+
 void Describe(ErrorFactor& f) {
   const size_t n = f.n;
   f.feedback.resize(n * n);
@@ -89,7 +98,7 @@ std::optional<ErrorFactor> Factorize(const LossMoments& moments, std::vector<siz
 }
 
 std::vector<float> ShiftedWeights(MatrixView<const float> weights, const LossMoments& moments,
-                                  const ErrorFactor& factor, const ThreadPool* pool) {
+                                  const ErrorFactor& factor, size_t block, const ThreadPool* pool) {
   const size_t n = moments.n;
   std::vector<float> shifted;
   shifted.reserve(weights.rows * n);
@@ -106,9 +115,12 @@ std::vector<float> ShiftedWeights(MatrixView<const float> weights, const LossMom
   }
   SolveRows(factor.factor, n, correction, pool);
   for (size_t r = 0; r < weights.rows; ++r) {
+    const std::vector<float> most = MostShifted(weights.row(r), block);
     for (size_t p = 0; p < n; ++p) {
-      float& w = shifted[r * n + factor.order[p]];
-      w = static_cast<float>(w - correction[r * n + p]);
+      const size_t column = factor.order[p];
+      float& w = shifted[r * n + column];
+      const float limit = most[column / block];
+      w = std::clamp(static_cast<float>(w - correction[r * n + p]), -limit, limit);
     }
   }
   return shifted;

@@ -42,10 +42,16 @@ std::vector<size_t> OrderColumns(const LossMoments& moments, size_t block);
 // Nothing, if H is not positive definite with any of kDampingSteps (it is not finite, or zero).
 std::optional<ErrorFactor> Factorize(const LossMoments& moments, std::vector<size_t> order);
 
+// How far ShiftedWeights goes, in largest weights of a block.
+inline constexpr float kMostShifted = 2;
+
 // The weights that minimise the loss with ‖V − W‖² · damping added to it: W − R·(H + damping·I)⁻¹
-// [rows, n]; W itself where the moments have no R.
+// [rows, n], but within ±kMostShifted of the largest |W| among the `block` columns that they lie
+// in; W itself where the moments have no R. Unlimited, columns that see few tokens grow to many
+// times any weight that the model has, which is of no use to other tokens and costs their block its
+// scale.
 std::vector<float> ShiftedWeights(MatrixView<const float> weights, const LossMoments& moments,
-                                  const ErrorFactor& factor, const ThreadPool* pool);
+                                  const ErrorFactor& factor, size_t block, const ThreadPool* pool);
 
 }  // namespace sluice
 

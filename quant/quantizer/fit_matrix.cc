@@ -68,7 +68,8 @@ class Fitter {
       return std::nullopt;
     }
     result.damping_step = factor->damping_step;
-    const std::vector<float> target = ShiftedWeights(weights_, fit_, *factor, pool_);
+    const std::vector<float> target =
+        ShiftedWeights(weights_, fit_, *factor, matrix.block(), pool_);
     const MatrixView<const float> view(target.data(), weights_.rows, weights_.cols);
     // One scale for a whole row cannot wait for errors: it is searched before.
     if (!blocked) SearchScales(view, fit_, matrix, pool_);

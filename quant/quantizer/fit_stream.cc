@@ -178,7 +178,7 @@ Expected<BlockFit> StreamFitter::Quantize(const FfnWeights& weights,
     layer.BlockInput(piece.rounded, x, pool_);
     RunExact(weights, x, y);
     MoveToward(y_exact, 1 - options_.move, y);
-    layer.MoveOutput(piece.exact, piece.rounded, options_.repair, y, pool_);
+    layer.MoveOutput(piece.exact, piece.rounded, options_.repair, options_.most_repair, y, pool_);
     fitter.AddHidden(x, y, piece.purpose, piece.gains);
     layer.AddBlockOutput(y_exact, piece.exact, pool_);
   });

@@ -3,10 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -92,7 +95,7 @@ TEST(Decoder, MovedOutputsMoveTheStream) {
     };
     const FloatMatrix before = added(y);
     FloatMatrix moved = y;
-    layer.MoveOutput(to.view(), from.view(), 0.25f, {moved.values.data(), 5, d}, nullptr);
+    layer.MoveOutput(to.view(), from.view(), 0.25f, 1e3f, {moved.values.data(), 5, d}, nullptr);
     const FloatMatrix after = added(moved);
     // The norm's weights, as they show.
     const auto weight = [&](size_t c) {
@@ -110,6 +113,41 @@ TEST(Decoder, MovedOutputsMoveTheStream) {
         const float wanted = before(r, c) + 0.25f * part * (to(r, c) - from(r, c));
         EXPECT_NEAR(after(r, c), wanted * factor, 1e-5 * (1 + std::fabs(wanted)));
       }
+    }
+  }
+}
+
+// A token whose error is far beyond its output is asked for no more than the limit, in the same
+// direction; the others are asked for all of theirs.
+TEST(Decoder, OutputsMoveNoFurtherThanAllowed) {
+  for (const std::string_view name : {"llama", "gemma2"}) {
+    SCOPED_TRACE(name);
+    const TempDir dir;
+    const Decoder decoder = OpenDecoder(name, dir).value();
+    const DecoderLayer layer = decoder.Layer(1).value();
+    Random random;
+    const size_t d = decoder.d_model();
+    const FloatMatrix y = NormalMatrix(random, 3, d), from = NormalMatrix(random, 3, d);
+    FloatMatrix to = NormalMatrix(random, 3, d);
+    for (float& v : std::span(to.values).subspan(d, d)) v *= 1e4f;
+    const auto change = [&](float most) {
+      FloatMatrix moved = y;
+      layer.MoveOutput(to.view(), from.view(), 1e-3f, most, {moved.values.data(), 3, d}, nullptr);
+      std::ranges::transform(moved.values, y.values, moved.values.begin(), std::minus());
+      return moved;
+    };
+    const FloatMatrix all = change(1e6f), limited = change(0.5f);
+    const auto length = [&](const FloatMatrix& m, size_t r) {
+      const auto row = m.view().row(r);
+      return std::sqrt(std::inner_product(row.begin(), row.end(), row.begin(), 0.0));
+    };
+    EXPECT_NEAR(length(limited, 1) / length(y, 1), 0.5, 1e-5);
+    const double fraction = length(limited, 1) / length(all, 1);
+    EXPECT_LT(fraction, 0.2);
+    for (size_t c = 0; c < d; ++c) {
+      EXPECT_EQ(limited(0, c), all(0, c));
+      EXPECT_NEAR(limited(1, c), fraction * all(1, c), 1e-5);
+      EXPECT_EQ(limited(2, c), all(2, c));
     }
   }
 }
