@@ -77,6 +77,7 @@ void Arithmetic(benchmark::State& state, double (*loop)(size_t), size_t threads)
 void PoolForkJoin(benchmark::State& state, size_t threads) {
   const auto pool = ThreadPool::Create(threads);
   if (!pool) return state.SkipWithError(pool.error().message);
+  pool->impl()->stalls().NeverAlone();
   for (auto _ : state) {
     ParallelFor(&*pool, threads, 1, [](size_t begin, size_t) { benchmark::DoNotOptimize(begin); });
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "quant/linalg/dense.h"
@@ -30,11 +31,13 @@ void Permute(const LossMoments& moments, const std::vector<size_t>& order, doubl
   }
 }
 
-// For each block of a row.
-std::vector<float> MostShifted(std::span<const float> row, size_t block) {
-  std::vector<float> most(DivCeil(row.size(), block));
+// For each block of a row; at most the largest float.
+std::vector<double> MostShifted(std::span<const float> row, size_t block) {
+  constexpr double kLargestFloat = std::numeric_limits<float>::max();
+  std::vector<double> most(DivCeil(row.size(), block));
   for (size_t c = 0; c < row.size(); ++c) {
-    most[c / block] = std::max(most[c / block], kMostShifted * std::fabs(row[c]));
+    const double limit = kMostShifted * std::fabs(static_cast<double>(row[c]));
+    most[c / block] = std::min(std::max(most[c / block], limit), kLargestFloat);
   }
   return most;
 }
@@ -115,12 +118,12 @@ std::vector<float> ShiftedWeights(MatrixView<const float> weights, const LossMom
   }
   SolveRows(factor.factor, n, correction, pool);
   for (size_t r = 0; r < weights.rows; ++r) {
-    const std::vector<float> most = MostShifted(weights.row(r), block);
+    const std::vector<double> most = MostShifted(weights.row(r), block);
     for (size_t p = 0; p < n; ++p) {
       const size_t column = factor.order[p];
       float& w = shifted[r * n + column];
-      const float limit = most[column / block];
-      w = std::clamp(static_cast<float>(w - correction[r * n + p]), -limit, limit);
+      const double limit = most[column / block];
+      w = static_cast<float>(std::clamp(w - correction[r * n + p], -limit, limit));
     }
   }
   return shifted;

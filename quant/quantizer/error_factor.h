@@ -46,7 +46,7 @@ std::optional<ErrorFactor> Factorize(const LossMoments& moments, std::vector<siz
 inline constexpr float kMostShifted = 2;
 
 // The weights that minimise the loss with ‖V − W‖² · damping added to it: W − R·(H + damping·I)⁻¹
-// [rows, n], but within ±kMostShifted of the largest |W| among the `block` columns that they lie
+// [rows, n], clipped to ±kMostShifted of the largest |W| among the `block` columns that they lie
 // in; W itself where the moments have no R. Unlimited, columns that see few tokens grow to many
 // times any weight that the model has, which is of no use to other tokens and costs their block its
 // scale.

@@ -30,9 +30,9 @@ struct StreamOptions {
   // asked to take away besides. Down learns what of it follows from the hidden vector; most does
   // not, and asking for all would be learning by heart.
   float repair = 0.5f;
-  // No token's output is asked to change by more than this part of its own length. Where a few
-  // tokens carry values that no other has (massive activations), their errors are as large, and
-  // what down learns of them is no use to any other.
+  // For that, no token's output is asked to change by more than this part of its own length. Where
+  // a few tokens carry values that no other has (massive activations), their errors are as large,
+  // and what down learns of them is no use to any other.
   float most_repair = 0.5f;
 };
 

@@ -46,45 +46,55 @@ int64_t Now() {
 struct Range {
   TaskFn task;
   void* context;
-  // For Stalls: when the caller last ended a range. Those before `late` it is given first, and
-  // others follow, so that their ends need not be noted.
+  size_t first = 0;  // where pthreadpool's numbers start
+  // For Stalls: when the caller last ended a range. It gets those before `late` first, so that
+  // their ends need not be noted.
   size_t late = 0;
   const char* caller = nullptr;
   int64_t idle = INT64_MAX;
 };
 
+void Run(const Range& range, size_t begin, size_t end) {
+  const FpEnvironment environment;
+  range.task(range.context, begin, end);
+}
+
 void RunRange(Range* range, size_t begin, size_t count) {
-  {
-    const FpEnvironment environment;
-    range->task(range->context, begin, begin + count);
-  }
+  Run(*range, range->first + begin, range->first + begin + count);
   if (begin + count >= range->late && range->caller == &this_thread) range->idle = Now();
 }
 
-void RunAlone(Range& range, size_t n, size_t grain) {
-  for (size_t begin = 0; begin < n; begin += grain) {
-    const FpEnvironment environment;
-    range.task(range.context, begin, std::min(n, begin + grain));
-  }
+// From range.first to n.
+void RunTogether(const ThreadPool& pool, Range& range, size_t n, size_t grain) {
+  // pthreadpool gives each thread a part, in order; the caller is the first. Its very last range
+  // may be taken by another, hence the one before it.
+  const size_t part = DivCeil(DivCeil(n - range.first, grain), pool.threads());
+  range.late = (part - (part > 1 ? 1 : 0)) * grain;
+  range.caller = &this_thread;
+  // Threads that are done spin for a while, so that the next call finds them awake. Where they are
+  // more than the CPUs they would spin in each other's way, for milliseconds each.
+  const uint32_t flags = pool.impl()->crowded() ? PTHREADPOOL_FLAG_YIELD_WORKERS : 0;
+  pthreadpool_parallelize_1d_tile_1d(pool.impl()->get(),
+                                     reinterpret_cast<pthreadpool_task_1d_tile_1d_t>(RunRange),
+                                     &range, n - range.first, grain, flags);
+  const int64_t end = Now();
+  pool.impl()->stalls().Note(std::min(range.idle, end), end);
 }
 
 }  // namespace
 
 void ParallelForImpl(const ThreadPool* pool, size_t n, size_t grain, TaskFn task, void* context) {
   Range range = {task, context};
-  if (pool == nullptr || n <= grain) return RunAlone(range, n, grain);
-  Stalls& stalls = pool->impl()->stalls();
-  if (stalls.Alone(Now)) return RunAlone(range, n, grain);
-  // pthreadpool gives each thread a part, in order; the caller is the first.
-  range.late = DivCeil(DivCeil(n, grain), pool->threads()) * grain;
-  range.caller = &this_thread;
-  // Threads that are done spin for a while, so that the next call finds them awake. Where they are
-  // more than the CPUs they would spin in each other's way, for milliseconds each.
-  const uint32_t flags = pool->impl()->crowded() ? PTHREADPOOL_FLAG_YIELD_WORKERS : 0;
-  pthreadpool_parallelize_1d_tile_1d(pool->impl()->get(),
-                                     reinterpret_cast<pthreadpool_task_1d_tile_1d_t>(RunRange),
-                                     &range, n, grain, flags);
-  if (range.idle != INT64_MAX) stalls.Note(range.idle, Now());
+  const bool threads = pool != nullptr && pool->threads() > 1;
+  while (range.first < n) {
+    const bool last = n - range.first <= grain;
+    if (threads && !last && !pool->impl()->stalls().Alone(Now)) {
+      return RunTogether(*pool, range, n, grain);
+    }
+    const size_t end = last ? n : range.first + grain;
+    Run(range, range.first, end);
+    range.first = end;
+  }
 }
 
 }  // namespace internal

@@ -42,8 +42,9 @@ void ParallelForImpl(const ThreadPool* pool, size_t n, size_t grain, TaskFn task
 
 // Calls body(begin, end) for consecutive ranges that cover [0, n), on the pool's threads and the
 // caller's; returns when all are done. Ranges start at multiples of `grain` (>= 1) and are at most
-// `grain` long. With a null pool or a single range everything runs on the calling thread. Every
-// call of body runs in the contract's floating-point environment. Allocates nothing.
+// `grain` long. With a null pool or a single range everything runs on the calling thread, and for
+// a while after other threads were not running (stalls.h), so a body must not wait for another
+// range. Every call of body runs in the contract's floating-point environment. Allocates nothing.
 template <class Body>
 void ParallelFor(const ThreadPool* pool, size_t n, size_t grain, Body&& body) {
   using Plain = std::remove_reference_t<Body>;

@@ -11,18 +11,30 @@ constexpr int64_t kMs = 1'000'000;
 
 class StallsTest : public ::testing::Test {
  protected:
+  StallsTest() { stalls_.Note(0, 0); }
+
   bool Alone(int64_t now) {
     return stalls_.Alone([&] {
       ++asked_;
       return now;
     });
   }
+  // How long the caller stays alone after a stall that ends at `end`.
+  int64_t TimeAlone(int64_t end) {
+    int64_t now = end;
+    while (Alone(now)) now += kMs;
+    return now - end;
+  }
+  // Calls without a stall.
+  void RunWell(int64_t from, int64_t to) {
+    for (int64_t now = from; now <= to; now += kMs) stalls_.Note(now, now);
+  }
+
   Stalls stalls_;
   int asked_ = 0;
 };
 
 TEST_F(StallsTest, ShortWaitsAreNoStalls) {
-  stalls_.Note(0, 0);
   for (int64_t call = 1; call <= 100; ++call) {
     stalls_.Note(call * 2 * kMs, call * 2 * kMs + kMs);
     EXPECT_FALSE(Alone(call * 2 * kMs + kMs));
@@ -32,33 +44,57 @@ TEST_F(StallsTest, ShortWaitsAreNoStalls) {
 
 // Slow cores that end long work later than the caller.
 TEST_F(StallsTest, WaitsShorterThanTheWorkAreNoStalls) {
-  stalls_.Note(0, 0);
-  stalls_.Note(100 * kMs, 199 * kMs);
-  EXPECT_FALSE(Alone(199 * kMs));
+  stalls_.Note(90 * kMs, 179 * kMs);
+  EXPECT_FALSE(Alone(179 * kMs));
 }
 
-TEST_F(StallsTest, AStallIsFollowedByTimeAloneInProportion) {
-  stalls_.Note(0, 100 * kMs);
+TEST_F(StallsTest, AStallIsFollowedByAsMuchTimeAlone) {
+  stalls_.Note(100 * kMs, 100 * kMs);
   stalls_.Note(101 * kMs, 105 * kMs);
   EXPECT_TRUE(Alone(105 * kMs));
-  EXPECT_TRUE(Alone((105 + 8 * 4) * kMs - 1));
-  EXPECT_FALSE(Alone((105 + 8 * 4) * kMs));
+  EXPECT_TRUE(Alone(109 * kMs - 1));
+  EXPECT_FALSE(Alone(109 * kMs));
   const int asked = asked_;
-  EXPECT_FALSE(Alone((105 + 8 * 4) * kMs - 1)) << "over once and for all";
+  EXPECT_FALSE(Alone(109 * kMs - 1)) << "over once and for all";
   EXPECT_EQ(asked_, asked);
 }
 
-// The first call has none before it to be compared with.
-TEST_F(StallsTest, TheFirstCallIsNone) {
-  stalls_.Note(1000 * kMs, 1100 * kMs);
-  EXPECT_FALSE(Alone(1100 * kMs));
+TEST_F(StallsTest, StallsThatFollowOneAnotherAreFollowedByMore) {
+  int64_t now = 0;
+  for (const int64_t times : {1, 2, 4, 8, 8, 8}) {
+    stalls_.Note(now, now + 4 * kMs);
+    EXPECT_EQ(TimeAlone(now + 4 * kMs), times * 4 * kMs);
+    now += (4 + times * 4) * kMs;
+  }
+  // Until it goes well for as long as the caller was alone.
+  RunWell(now, now + 40 * kMs);
+  now += 40 * kMs;
+  stalls_.Note(now, now + 4 * kMs);
+  EXPECT_EQ(TimeAlone(now + 4 * kMs), 4 * kMs);
 }
 
-// A steady stream of stalls: what is lost stays one part in nine.
+// The process was stopped, not a thread.
+TEST_F(StallsTest, TheTimeAloneIsLimited) {
+  stalls_.Note(0, 600'000 * kMs);
+  EXPECT_EQ(TimeAlone(600'000 * kMs), 100 * kMs);
+}
+
+TEST_F(StallsTest, TheFirstCallIsNone) {
+  Stalls stalls;
+  stalls.Note(0, 100 * kMs);
+  EXPECT_FALSE(stalls.Alone([] { return 100 * kMs; }));
+}
+
+TEST_F(StallsTest, NeverAloneIsNever) {
+  stalls_.NeverAlone();
+  stalls_.Note(kMs, 100 * kMs);
+  EXPECT_FALSE(Alone(100 * kMs));
+}
+
+// Where every call stalls, what is lost comes to one part in nine.
 TEST_F(StallsTest, LittleOfTheTimeIsLost) {
   int64_t now = 0;
   int64_t lost = 0;
-  stalls_.Note(now, now);
   while (now < 10'000 * kMs) {
     if (Alone(now)) {
       now += kMs;
