@@ -14,6 +14,7 @@ import json
 import os
 import pathlib
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -150,13 +151,24 @@ def warning(context):
     return f"the load average was {load:.1f} on {cpus} CPUs: times on all threads mean nothing"
 
 
+def ended(status):
+    """How a program that wrote no results ended, and what can be done."""
+    if status >= 0:
+        return f"it wrote no results and ended with status {status}"
+    name = signal.strsignal(-status) or f"signal {-status}"
+    return f"it died ({name}) and took all of its cases along; --rivals leaves libraries out"
+
+
 def measure(command, path):
     """Runs one ffn_bench; returns its parsed output, or None if it wrote none. What it prints goes to
     stderr, so that stdout has the table only."""
-    subprocess.run(command + [f"--benchmark_out={path}"], stdout=sys.stderr, check=False)
+    status = subprocess.run(
+        command + [f"--benchmark_out={path}"], stdout=sys.stderr, check=False
+    ).returncode
     try:
         return results.read(path)
     except results.BadFile:
+        print(f"bench: error: {ended(status)}", file=sys.stderr)
         return None
 
 

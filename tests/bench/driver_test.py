@@ -69,6 +69,22 @@ class Driver(unittest.TestCase):
         status, out = self.run_driver("--shapes", "64x96", fake="#!/bin/sh\nexit 1\n")
         self.assertEqual((status, out, self.json), (1, "", None))
 
+    def test_what_a_library_that_crashes_took_along_is_said(self):
+        for script, parts in (
+            ("kill -ILL $$", ("Illegal instruction", "--rivals")),
+            ("exit 3", ("status 3",)),
+        ):
+            with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as stderr:
+                program = pathlib.Path(folder, "program")
+                program.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+                program.chmod(0o755)
+                with contextlib.redirect_stderr(stderr):
+                    self.assertIsNone(run.measure([str(program)], str(pathlib.Path(folder, "out"))))
+                stderr.seek(0)
+                said = stderr.read()
+            for part in parts:
+                self.assertIn(part, said)
+
     def test_rivals_are_compared_at_the_same_bits(self):
         self.assertEqual(
             [run.bits(f) for f in ("qb4w:32", "qb4w:128+row", "qc4w", "qc8w", "qb8w:32", "f32")],
