@@ -26,26 +26,30 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 
-# Name -> options of `sluice quantize`; TEXT stands for the calibration text.
-SLUICE = {
-    "qb4w:32 rtn": [],
-    "qb4w:32 mse": ["--method", "mse", "TEXT"],
-    "qb4w:32 gptq": ["--method", "gptq", "TEXT"],
-    "4.5 bits gptq": ["--method", "gptq", "--bits", "4.5", "TEXT"],
-    "5 bits gptq": ["--method", "gptq", "--bits", "5", "TEXT"],
-    "qc8w rtn": ["--weights", "qc8w"],
-    "qb8w:32 rtn": ["--weights", "qb8w:32"],
-    "qb8w:32 mse": ["--weights", "qb8w:32", "--method", "mse", "TEXT"],
+# What each method is told of the calibration text: mse what blocks get in the FP32 model, at a sample
+# of its tokens, which is the simple way, and nearest to what ggml's formats get.
+METHODS = {
+    "rtn": [],
+    "mse": ["--method", "mse", "INPUTS"],
+    "gptq": ["--method", "gptq", "TEXT"],
 }
+# Name -> options of `sluice quantize`; TEXT and INPUTS stand for the calibration text and its inputs.
+SLUICE = {
+    f"{weights} {method}": ["--weights", weights, *options]
+    for weights in ("qb4w:32", "qc8w", "qb8w:32")
+    for method, options in METHODS.items()
+} | {f"{bits} bits gptq": ["--bits", bits, *METHODS["gptq"]] for bits in ("4.5", "5")}
 # Added to a name: the same integers and scales with activations in float.
 IN_FLOAT = ", activations in float"
 # Name -> bits per weight.
 GGML = {"q4_0": 4.5, "iq4_nl": 4.5, "q5_0": 5.5, "q8_0": 8.5}
 # Rows that are there in both ways.
-IN_BOTH = ["qb4w:32 gptq", "qb8w:32 rtn", "qb8w:32 mse"]
+IN_BOTH = ["qb4w:32 gptq", "qb8w:32 rtn", "qb8w:32 mse", "qb8w:32 gptq"]
 ROWS = [*SLUICE, *(n + IN_FLOAT for n in IN_BOTH), *GGML]
 # Tokens whose inputs blocks are compared on: in double precision, so not many.
 BLOCK_TOKENS = 128
+# Those that mse may use.
+CALIBRATION_TOKENS = 1024
 
 
 class Bench:
@@ -92,15 +96,21 @@ class Bench:
         if not path.exists():
             arguments = []
             for argument in SLUICE[name]:
-                arguments += self.text(self.calibration) if argument == "TEXT" else [argument]
+                arguments += self.calibrated(argument) or [argument]
             self.sluice(file_name(name), "quantize", self.options.model, "-o", path, *arguments)
         return path
 
-    def moments(self):
-        path = self.folder / "moments.safetensors"
+    def calibrated(self, placeholder):
+        if placeholder == "INPUTS":
+            return ["--calibration", self.capture()]
+        return self.text(self.calibration) if placeholder == "TEXT" else []
+
+    def capture(self):
+        """The calibration text's inputs, a sample of them, and second moments, of all."""
+        path = self.folder / "calibration-inputs.safetensors"
         if not path.exists():
-            text = self.text(self.calibration)
-            self.sluice("moments", "capture", self.options.model, "-o", path, "--sample", 16, *text)
+            options = ["--sample", CALIBRATION_TOKENS, *self.text(self.calibration)]
+            self.sluice("capture", "capture", self.options.model, "-o", path, *options)
         return path
 
     def pack_floats(self, name, rounded):
@@ -117,7 +127,7 @@ class Bench:
         if path.exists():
             return path
         rounded = self.copy_of_model(kind)
-        options = ["--type", kind, "--moments", self.moments(), "--library", self.options.library]
+        options = ["--type", kind, "--moments", self.capture(), "--library", self.options.library]
         self.script(f"{kind}-grid", "ggml_grid.py", self.options.model, rounded, *options)
         return self.pack_floats(kind, rounded)
 
