@@ -209,8 +209,8 @@ TEST(FitMatrix, FallsBackAndSaysSoWhereInputsAreZero) {
 TEST(FitMatrix, FallsBackToRtnWhereTheHeldOutTokensAreOfAnotherKind) {
   test::Random random;
   const size_t n = 64;
-  // Calibration never shows what the held-out tokens consist of, and what the large weights are for:
-  // mse's scales leave them out.
+  // Calibration never shows what the held-out tokens consist of, and what the large weights are
+  // for: mse's scales leave them out.
   FloatMatrix weights = NormalMatrix(random, 32, n);
   for (size_t r = 0; r < 32; ++r) {
     for (size_t c = 0; c < n; c += 2) weights(r, c) *= 4;
