@@ -96,14 +96,14 @@ class Bench:
         if not path.exists():
             arguments = []
             for argument in SLUICE[name]:
-                arguments += self.calibrated(argument) or [argument]
+                arguments += self.expand(argument)
             self.sluice(file_name(name), "quantize", self.options.model, "-o", path, *arguments)
         return path
 
-    def calibrated(self, placeholder):
-        if placeholder == "INPUTS":
+    def expand(self, argument):
+        if argument == "INPUTS":
             return ["--calibration", self.capture()]
-        return self.text(self.calibration) if placeholder == "TEXT" else []
+        return self.text(self.calibration) if argument == "TEXT" else [argument]
 
     def capture(self):
         """The calibration text's inputs, a sample of them, and second moments, of all."""

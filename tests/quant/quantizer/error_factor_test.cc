@@ -3,8 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
+#include <utility>
 #include <vector>
 
 #include "quant/quantizer/loss_moments.h"
